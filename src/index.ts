@@ -1,10 +1,17 @@
-import { Agent, getAgentByName } from "agents";
-import { env as e } from "cloudflare:workers";
-console.error("starting", (e as {MODEL:string}).MODEL);
-if ((e as {MODEL:string}).MODEL === "bad") throw new Error("MODEL is bad: use another");
-export class ChatSession extends Agent<Env> {
-  static override options = { sendIdentityOnConnect: false };
-  override onRequest() { return Response.json({ ok: this.name }); }
+/** The deployable Worker: routes, and the session class configured from variables. */
+import { env } from "cloudflare:workers";
+import { ChatSession as BaseChatSession } from "./chat-session.ts";
+import { configureFrom, type SessionEnvironment } from "./environment.ts";
+import { SessionBuilder } from "./session-builder.ts";
+import { createWorker } from "./worker.ts";
+
+// A wrong variable fails here, so a deployment with one is refused and the version before it keeps serving.
+configureFrom(env as SessionEnvironment, new SessionBuilder());
+
+export class ChatSession extends BaseChatSession<SessionEnvironment> {
+  override configure(session: SessionBuilder): SessionBuilder {
+    return configureFrom(this.env, session);
+  }
 }
-interface Env { ChatSession: DurableObjectNamespace<ChatSession>; MODEL: string }
-export default { async fetch(request: Request, env: Env) { return (await getAgentByName(env.ChatSession, "a")).fetch(request); } };
+
+export default createWorker();

@@ -93,14 +93,53 @@ export interface OpenTurn {
   trigger: TurnTrigger;
   /** the answer's message id: new, or for `continue` the message that goes on */
   messageId: string;
-  /** entry that the next step follows */
+  /** entry that the first step of this turn follows */
   parent: Seq;
+  /** the active leaf if the turn stores nothing: a regenerate that fails gives the old answer back */
+  leafIfSilent: Seq | null;
   /** client-side tools offered with the request, by name */
   clientTools?: ClientTool[];
   /** ms since the epoch */
   startedAt: number;
   /** times the object died while it was open */
   interruptions: number;
+  /** calls of server tools that were let run after an approval and have no output yet; never run again */
+  running?: string[];
+}
+
+/** A finished request, kept so that the same request sent again is answered and not repeated. */
+export interface FinishedRequest {
+  requestId: string;
+  messageId: string;
+}
+
+/**
+ * What a client asks for, read from its frame: only what is new in it.
+ * - `submit`: new user messages, or with `target` another text of an earlier one
+ * - `regenerate`: another answer; to the message `target`, or to the newest when absent
+ * - `continue`: outputs and approvals for tool calls of the message `target`
+ */
+export interface TurnRequest {
+  requestId: string;
+  trigger: TurnTrigger;
+  /** user messages in order; empty unless `submit` */
+  messages: UIMessage[];
+  target?: string;
+  toolAnswers?: ToolAnswer[];
+  clientTools?: ClientTool[];
+}
+
+/** What a client says about one open tool call. */
+export type ToolAnswer =
+  | { toolCallId: string; kind: "output"; output: unknown }
+  | { toolCallId: string; kind: "error"; errorText: string }
+  | { toolCallId: string; kind: "approval"; approvalId: string; approved: boolean; reason?: string };
+
+/** A request that waits for the turn before it. Its entries are made when its turn starts. */
+export interface QueuedTurn {
+  /** order of arrival */
+  position: number;
+  request: TurnRequest;
 }
 
 /** A tool that runs in the client: the model sees its name, description and schema; the output comes back in a frame. */
@@ -152,5 +191,7 @@ export interface SessionRecord {
   messages: number;
   settings: SessionSettings;
   turn: OpenTurn | null;
+  /** newest last */
+  finished: FinishedRequest[];
   totals: UsageTotals;
 }

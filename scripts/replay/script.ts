@@ -1,0 +1,101 @@
+/** A planned session as the scripted model says it, and as the model should have been shown it. */
+import type { ScriptedPart, ScriptedStep, Script } from "../../test/loopback/openai-compatible-server.ts";
+import {
+  callsOf,
+  inputOfCall,
+  type PlannedMessage,
+  type PlannedSession,
+  type PlannedStep,
+  type PlannedUser,
+} from "./plan.ts";
+import { inputOf, type RecordedUsage } from "./recording.ts";
+
+/** Steps by their place in the conversation; imported ones were said elsewhere and leave a gap. */
+export function scriptOf(session: PlannedSession): Script {
+  return session.acts.flatMap((act): Script => {
+    if (act.kind === "say") {
+      const asked = act.messages.at(-1);
+      return act.answer.steps.map((step, index) =>
+        scriptedStep(step, index === 0 && asked ? textOf(asked) : undefined),
+      );
+    }
+    return act.message.role === "assistant" ? act.message.steps.map(() => null) : [];
+  });
+}
+
+function scriptedStep(step: PlannedStep, after: string | undefined): ScriptedStep {
+  const parts = step.parts.map((part): ScriptedPart => {
+    if (part.type !== "tool-call") return part;
+    return { type: "tool-call", id: part.call.id, name: part.call.name, arguments: part.call.arguments };
+  });
+  return { parts, usage: step.usage && wireUsage(step.usage), ...(after === undefined ? {} : { after }) };
+}
+
+/** Cache writes have no place in the format; they travel as gateways send them and stay in the raw object. */
+function wireUsage(usage: RecordedUsage): Record<string, unknown> {
+  return {
+    prompt_tokens: inputOf(usage),
+    completion_tokens: usage.out,
+    total_tokens: inputOf(usage) + usage.out,
+    prompt_tokens_details: { cached_tokens: usage.cr, cache_write_tokens: usage.cw },
+  };
+}
+
+function textOf(message: PlannedUser): string {
+  return message.texts.join("\n");
+}
+
+/** One message of a chat completions request, as far as a conversation determines it. */
+export type ShownMessage =
+  | { role: "user"; content: string }
+  | { role: "assistant"; content: string; reasoning: string; calls: { id: string; name: string; input: unknown }[] }
+  | { role: "tool"; id: string; content: string };
+
+/** What the model should be shown of a conversation. Calls without a result are no model's business. */
+export function shownMessages(messages: PlannedMessage[]): ShownMessage[] {
+  return messages.flatMap((message): ShownMessage[] => {
+    if (message.role !== "assistant") return [{ role: "user", content: textOf(message) }];
+    return message.steps.flatMap(shownStep);
+  });
+}
+
+function shownStep(step: PlannedStep): ShownMessage[] {
+  const answered = callsOf(step).filter((call) => call.output !== undefined);
+  const text = (type: "text" | "reasoning"): string =>
+    step.parts.map((part) => (part.type === type ? part.text : "")).join("");
+  if (answered.length === 0 && callsOf(step).length > 0 && text("text") === "") return [];
+  const calls = answered.map((call) => ({ id: call.id, name: call.name, input: inputOfCall(call) }));
+  return [
+    { role: "assistant", content: text("text"), reasoning: text("reasoning"), calls },
+    ...answered.map((call): ShownMessage => ({ role: "tool", id: call.id, content: call.output ?? "" })),
+  ];
+}
+
+/** The same of a request as it was received, the system prompt left out. */
+export function receivedMessages(body: Record<string, unknown>): ShownMessage[] {
+  const messages = (body["messages"] ?? []) as Record<string, unknown>[];
+  return messages.filter(({ role }) => role !== "system").map(receivedMessage);
+}
+
+function receivedMessage(message: Record<string, unknown>): ShownMessage {
+  const content = contentText(message["content"]);
+  if (message["role"] === "tool") return { role: "tool", id: String(message["tool_call_id"]), content };
+  if (message["role"] !== "assistant") return { role: "user", content };
+  const calls = (message["tool_calls"] ?? []) as { id: string; function: { name: string; arguments: string } }[];
+  return {
+    role: "assistant",
+    content,
+    reasoning: String(message["reasoning_content"] ?? ""),
+    calls: calls.map((call) => ({
+      id: call.id,
+      name: call.function.name,
+      input: JSON.parse(call.function.arguments) as unknown,
+    })),
+  };
+}
+
+function contentText(content: unknown): string {
+  if (typeof content === "string") return content;
+  if (!Array.isArray(content)) return "";
+  return (content as { text?: string }[]).flatMap(({ text }) => (text === undefined ? [] : [text])).join("\n");
+}

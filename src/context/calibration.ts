@@ -1,0 +1,103 @@
+/** What measured segments teach: tokens per unit, dropped reasoning, and how good the predictions were. */
+import { type Accuracy, type Anchor, type ModelTraits, RECENT_ERRORS, REMEMBERED_MODELS } from "./anchor.ts";
+
+/** A ratio further from 1 is no tokenizer's, it is a mistake elsewhere. */
+const LOWEST_RATIO = 0.25;
+const HIGHEST_RATIO = 4;
+
+/**
+ * Units that the fitted weights are worth as evidence. A segment much smaller than this says little beside them; a
+ * model they were not fitted for is learned after a few of this size (measured in `bench/accuracy.ts`).
+ */
+const PRIOR_UNITS = 6_000;
+
+/** Share of older evidence kept for each prior's worth of new: content changes within a session. */
+const FADE = 0.5;
+
+/** Smallest and largest share of a segment's estimate that is believed: beyond, it holds what nobody recorded. */
+const PLAUSIBLE = 2.5;
+
+export const NEW_MODEL: ModelTraits = Object.freeze({ factor: 1, measuredTokens: 0, measuredUnits: 0 });
+
+export function clampRatio(ratio: number): number {
+  return Number.isFinite(ratio) ? Math.min(HIGHEST_RATIO, Math.max(LOWEST_RATIO, ratio)) : 1;
+}
+
+/** Tokens of a model for one estimator unit: 1 until its segments say otherwise. */
+export function ratioOf(traits: ModelTraits | undefined): number {
+  const { measuredTokens, measuredUnits } = traits ?? NEW_MODEL;
+  return clampRatio((measuredTokens + PRIOR_UNITS) / (measuredUnits + PRIOR_UNITS));
+}
+
+/** Traits after one more measured segment of `tokens` that was estimated at `units`. */
+export function learnSegment(traits: ModelTraits, tokens: number, units: number): ModelTraits {
+  if (tokens > units * PLAUSIBLE * ratioOf(traits) || tokens * PLAUSIBLE < units * ratioOf(traits)) return traits;
+  const kept = FADE ** (units / PRIOR_UNITS);
+  return { ...traits, measuredTokens: traits.measuredTokens * kept + tokens, measuredUnits: traits.measuredUnits * kept + units };
+}
+
+/** Where a call stands in its session: after tool results of the same turn, or at the head of a new one. */
+export type Boundary = "step" | "turn";
+
+export function dropsReasoning(traits: ModelTraits | undefined, boundary: Boundary): boolean {
+  return (boundary === "step" ? traits?.dropsAtStep : traits?.dropsAtTurn) ?? false;
+}
+
+/** Reasoning below this share of what is new cannot be told from the estimate's own error. */
+const TELLING_SHARE = 0.2;
+
+/** The size of what lies between two reports, in the model's tokens; `null` when no reading of them is positive. */
+export interface Segment {
+  tokens: number;
+  dropped: boolean;
+}
+
+/**
+ * Chooses what a difference of reports means. `difference` is Iₙ₊₁ − Iₙ − Ôₙ, `reasoning` what the provider may have
+ * dropped, `estimate` what is new. Whichever positive one of `difference` and `difference + reasoning` is nearer to the
+ * estimate by ratio is the segment. An estimate that is merely too high is no sign of dropped reasoning.
+ */
+export function readSegment(difference: number, reasoning: number, estimate: number): Segment | null {
+  const whole = difference + reasoning;
+  if (whole <= 0) return null;
+  if (difference <= 0) return { tokens: whole, dropped: true };
+  const dropped = reasoning > 0 && offBy(whole, estimate) < offBy(difference, estimate);
+  return { tokens: dropped ? whole : difference, dropped };
+}
+
+function offBy(tokens: number, estimate: number): number {
+  return Math.abs(Math.log(tokens / Math.max(1, estimate)));
+}
+
+/** Traits after a segment showed whether reasoning was kept. Too little reasoning shows nothing. */
+export function learnDrop(traits: ModelTraits, segment: Segment, reasoning: number, estimate: number, boundary: Boundary): ModelTraits {
+  if (reasoning <= TELLING_SHARE * estimate) return traits;
+  return boundary === "step" ? { ...traits, dropsAtStep: segment.dropped } : { ...traits, dropsAtTurn: segment.dropped };
+}
+
+/** The models of an anchor with one of them replaced, the longest unused forgotten. */
+export function remember(models: Anchor["models"], model: string, traits: ModelTraits): Anchor["models"] {
+  const { [model]: _replaced, ...others } = models;
+  const kept = Object.entries(others).slice(1 - REMEMBERED_MODELS);
+  return Object.fromEntries([...kept, [model, roundTraits(traits)]]);
+}
+
+/** Anchors are rows: digits that carry nothing are not stored. */
+function roundTraits(traits: ModelTraits): ModelTraits {
+  return {
+    ...traits,
+    factor: Math.round(traits.factor * 1e5) / 1e5,
+    measuredTokens: Math.round(traits.measuredTokens),
+    measuredUnits: Math.round(traits.measuredUnits),
+  };
+}
+
+/** Signed error of a prediction in percent of what was reported: above 0 when too much was expected. */
+export function errorPercent(predicted: number, actual: number): number {
+  return ((predicted - actual) / actual) * 100;
+}
+
+export function recordPrediction(accuracy: Accuracy, predicted: number, actual: number): Accuracy {
+  const error = Math.round(errorPercent(predicted, actual) * 1_000) / 1_000;
+  return { calls: accuracy.calls + 1, recent: [...accuracy.recent, error].slice(-RECENT_ERRORS), last: { predicted, actual } };
+}

@@ -1,0 +1,35 @@
+/** The deployable Worker's variables, read once at start-up. Each is documented in `wrangler.toml`. */
+import { SessionError } from "./errors.ts";
+import { checkModelId, type ModelEnvironment } from "./models/registry.ts";
+import type { SessionBuilder } from "./session-builder.ts";
+import { readCompactAfter, readPositiveInteger } from "./turn/settings.ts";
+
+export interface SessionEnvironment extends ModelEnvironment {
+  /** registry id; default `mirror` */
+  MODEL?: string;
+  SYSTEM_PROMPT?: string;
+  /** tokens, `80%`, `auto` or `off`; default `auto` */
+  COMPACT_AFTER?: string;
+  /** model tokens; default 20,000 */
+  TAIL_TOKEN_BUDGET?: string;
+  /** tokens, for models that the catalogue does not know */
+  CONTEXT_WINDOW?: string;
+  /** tokens, for models that the catalogue does not know; sent with each call */
+  MAX_OUTPUT_TOKENS?: string;
+}
+
+/** Applies the variables. Throws `misconfigured` with a sentence that names the variable that is wrong. */
+export function configureFrom(env: SessionEnvironment, session: SessionBuilder): SessionBuilder {
+  const model = env.MODEL || "mirror";
+  const fault = checkModelId(model, env);
+  if (fault !== undefined) throw new SessionError("misconfigured", `MODEL cannot be used: ${fault}`);
+  session.model(model).allowClientTools();
+  if (env.SYSTEM_PROMPT) session.system(env.SYSTEM_PROMPT);
+  if (env.COMPACT_AFTER) session.compactAfter(readCompactAfter(env.COMPACT_AFTER, "COMPACT_AFTER"));
+  if (env.TAIL_TOKEN_BUDGET) {
+    session.compaction({ tailTokenBudget: readPositiveInteger(env.TAIL_TOKEN_BUDGET, "TAIL_TOKEN_BUDGET") });
+  }
+  if (env.CONTEXT_WINDOW) session.contextWindow(readPositiveInteger(env.CONTEXT_WINDOW, "CONTEXT_WINDOW"));
+  if (env.MAX_OUTPUT_TOKENS) session.maxOutputTokens(readPositiveInteger(env.MAX_OUTPUT_TOKENS, "MAX_OUTPUT_TOKENS"));
+  return session;
+}

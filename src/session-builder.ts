@@ -1,0 +1,95 @@
+/** How a session is configured: what `configure(session)` receives. */
+import type { ToolSet } from "ai";
+import {
+  DEFAULT_LIMITS,
+  DEFAULT_MAX_STEPS,
+  DEFAULT_TAIL_TOKEN_BUDGET,
+  type CompactAfter,
+  type Configuration,
+  type Limits,
+  type ModelChoice,
+} from "./turn/configuration.ts";
+import { readCompactAfter, readPositiveInteger } from "./turn/settings.ts";
+
+/**
+ * Each method sets one thing and returns the builder; a later call wins. Wrong values throw a `SessionError` with the
+ * code `misconfigured` that names them, before the session takes its first request.
+ */
+export class SessionBuilder {
+  #configuration: Configuration = {
+    model: "mirror",
+    systemPrompt: undefined,
+    tools: {},
+    clientTools: false,
+    compactAfter: "auto",
+    tailTokenBudget: DEFAULT_TAIL_TOKEN_BUDGET,
+    contextWindow: undefined,
+    maxOutputTokens: undefined,
+    maxSteps: DEFAULT_MAX_STEPS,
+    limits: DEFAULT_LIMITS,
+  };
+
+  /** A registry id such as `anthropic/claude-sonnet-4-5`, or an AI SDK model. Default: `mirror`, the local model. */
+  model(model: ModelChoice): this {
+    return this.#set({ model });
+  }
+
+  /** The system prompt. Default: none. */
+  system(systemPrompt: string): this {
+    return this.#set({ systemPrompt });
+  }
+
+  /** Tools by name. One with `execute` runs here; one without is carried out by the client. Default: none. */
+  tools(tools: ToolSet): this {
+    return this.#set({ tools });
+  }
+
+  /** Lets requests bring tools that run in the client, as `clientTools` in their body. Default: refused. */
+  allowClientTools(): this {
+    return this.#set({ clientTools: true });
+  }
+
+  /**
+   * When the context is compacted: above so many tokens, above a share of the window (`"80%"`), above the window less
+   * the reserved output (`"auto"`, the default), or never (`"off"` or `false`).
+   */
+  compactAfter(threshold: CompactAfter | false): this {
+    return this.#set({ compactAfter: readCompactAfter(threshold === false ? "off" : threshold, "compactAfter") });
+  }
+
+  /** How compaction goes about it. `tailTokenBudget`: model tokens kept verbatim, 20,000 by default. */
+  compaction({ tailTokenBudget }: { tailTokenBudget?: number }): this {
+    return tailTokenBudget === undefined
+      ? this
+      : this.#set({ tailTokenBudget: readPositiveInteger(tailTokenBudget, "tailTokenBudget") });
+  }
+
+  /** Tokens the model can read. Needed only for models that the catalogue does not know. */
+  contextWindow(tokens: number): this {
+    return this.#set({ contextWindow: readPositiveInteger(tokens, "contextWindow") });
+  }
+
+  /** Tokens the model may answer with; sent with each call. Default: the provider's. */
+  maxOutputTokens(tokens: number): this {
+    return this.#set({ maxOutputTokens: readPositiveInteger(tokens, "maxOutputTokens") });
+  }
+
+  /** Model calls one turn may make. Default: 32. */
+  maxSteps(steps: number): this {
+    return this.#set({ maxSteps: readPositiveInteger(steps, "maxSteps") });
+  }
+
+  /** Sizes beyond which requests are refused; what is left out keeps its default. */
+  limits(limits: Partial<Limits>): this {
+    return this.#set({ limits: { ...this.#configuration.limits, ...limits } });
+  }
+
+  build(): Configuration {
+    return this.#configuration;
+  }
+
+  #set(change: Partial<Configuration>): this {
+    this.#configuration = { ...this.#configuration, ...change };
+    return this;
+  }
+}

@@ -1,0 +1,46 @@
+/** What storing the end of a turn means: one write of the session row. */
+import type { Entry, ModelCall, OpenTurn, UsageTotals } from "../records.ts";
+import type { SessionStore } from "../storage/session-store.ts";
+import type { Branch } from "./branch.ts";
+
+/** Requests remembered as answered. A client that repeats one does so within seconds. */
+const FINISHED_KEPT = 16;
+
+/** Closes the open turn: the leaf moves to what was said, and the calls of the turn are added to the totals. */
+export function closeTurn(store: SessionStore, turn: OpenTurn, branch: Branch, now: number): void {
+  const { session } = store;
+  const spoken = branch.leaf?.messageId === turn.messageId;
+  const calls = callsOf(turn, branch.entries);
+  store.saveSession({
+    turn: null,
+    activeAt: now,
+    leaf: spoken ? (branch.leaf?.seq ?? null) : turn.leafIfSilent,
+    messages: session.messages + (spoken && turn.trigger !== "continue" ? 1 : 0),
+    finished: [...session.finished, { requestId: turn.requestId, messageId: turn.messageId }].slice(-FINISHED_KEPT),
+    totals: calls.reduce(addCall, session.totals),
+  });
+}
+
+/** Calls that this turn made: a message that was continued has older ones too. */
+function callsOf(turn: OpenTurn, entries: readonly Entry[]): ModelCall[] {
+  return entries
+    .filter((entry) => entry.messageId === turn.messageId)
+    .map((entry) => entry.call)
+    .filter((call): call is ModelCall => call !== undefined && call.startedAt >= turn.startedAt);
+}
+
+/** Totals with one more call. What a provider did not report, or reported as nonsense, counts as nothing. */
+export function addCall(totals: UsageTotals, { usage }: ModelCall): UsageTotals {
+  return {
+    calls: totals.calls + 1,
+    inputTokens: totals.inputTokens + tokens(usage?.inputTokens),
+    outputTokens: totals.outputTokens + tokens(usage?.outputTokens),
+    reasoningTokens: totals.reasoningTokens + tokens(usage?.outputTokenDetails?.reasoningTokens),
+    cacheReadTokens: totals.cacheReadTokens + tokens(usage?.inputTokenDetails?.cacheReadTokens),
+    cacheWriteTokens: totals.cacheWriteTokens + tokens(usage?.inputTokenDetails?.cacheWriteTokens),
+  };
+}
+
+function tokens(reported: unknown): number {
+  return typeof reported === "number" && Number.isFinite(reported) && reported > 0 ? reported : 0;
+}

@@ -1,0 +1,68 @@
+/** What a session was configured with, after `configure(session)` ran. Limits live here because turns enforce them. */
+import type { LanguageModel, ToolSet } from "ai";
+import type { SessionSettings } from "../records.ts";
+
+/** A registry id such as `anthropic/claude-sonnet-4-5`, or a model object. */
+export type ModelChoice = string | Exclude<LanguageModel, string>;
+
+/** When compaction fires: tokens, a share of the window, the window less the reserved output, or never. */
+export type CompactAfter = NonNullable<SessionSettings["compactAfter"]>;
+
+export interface Configuration {
+  readonly model: ModelChoice;
+  readonly systemPrompt: string | undefined;
+  readonly tools: ToolSet;
+  /** whether requests may bring tools that run in the client */
+  readonly clientTools: boolean;
+  readonly compactAfter: CompactAfter;
+  /** model tokens kept verbatim by a compaction */
+  readonly tailTokenBudget: number;
+  /** tokens; `undefined` asks the catalogue */
+  readonly contextWindow: number | undefined;
+  /** tokens; `undefined` asks the catalogue and leaves the provider's default */
+  readonly maxOutputTokens: number | undefined;
+  /** model calls in one turn */
+  readonly maxSteps: number;
+  readonly limits: Limits;
+}
+
+/** Sizes beyond which a request is refused. A test pins the defaults. */
+export interface Limits {
+  /** UTF-16 code units of one frame or request body, checked before it is parsed. Stock transports post whole transcripts */
+  frameLength: number;
+  /** UTF-16 code units of one message as JSON. Stored in pieces below SQLite's 2 MB */
+  messageLength: number;
+  /** parts of one message */
+  messageParts: number;
+  /** new messages in one request */
+  messagesPerRequest: number;
+  /** turns that may wait */
+  queueLength: number;
+}
+
+export const DEFAULT_LIMITS: Limits = {
+  frameLength: 16 * 1024 * 1024,
+  messageLength: 4 * 1024 * 1024,
+  messageParts: 1_000,
+  messagesPerRequest: 100,
+  queueLength: 100,
+};
+
+export const DEFAULT_TAIL_TOKEN_BUDGET = 20_000;
+export const DEFAULT_MAX_STEPS = 32;
+
+/** The configuration as this session's own settings change it. */
+export function withSettings(configuration: Configuration, settings: SessionSettings): Configuration {
+  return {
+    ...configuration,
+    model: settings.model ?? configuration.model,
+    systemPrompt: settings.systemPrompt ?? configuration.systemPrompt,
+    compactAfter: settings.compactAfter ?? configuration.compactAfter,
+    tailTokenBudget: settings.tailTokenBudget ?? configuration.tailTokenBudget,
+  };
+}
+
+/** The name under which calls to a model are booked. */
+export function modelId(choice: ModelChoice): string {
+  return typeof choice === "string" ? choice : `${choice.provider}/${choice.modelId}`;
+}

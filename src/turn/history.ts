@@ -1,0 +1,176 @@
+/** What a session has stored, read and changed from outside a turn. Every change needs the session to be idle. */
+import type { UIMessage } from "ai";
+import { SessionError } from "../errors.ts";
+import type { Entry, EntryHead, Seq, UsageRecord, UsageTotals } from "../records.ts";
+import type { SessionStore } from "../storage/session-store.ts";
+import { messageOf } from "./transcript.ts";
+
+/** A page of messages in order of time, and where the page before it ends. */
+export interface MessagePage {
+  messages: UIMessage[];
+  /** pass as `before` for the page before this one; `null` when this is the first */
+  cursor: string | null;
+}
+
+export interface UsagePage {
+  /** newest first */
+  records: UsageRecord[];
+  totals: UsageTotals;
+  cursor: string | null;
+}
+
+/** One branch of the conversation, named by its last entry. */
+export interface BranchSummary {
+  /** pass to `switchTo` */
+  leaf: Seq;
+  active: boolean;
+  /** the branch's last message */
+  messageId: string;
+  /** the last message it shares with the active branch; `null` when it shares none */
+  sharedUntil: string | null;
+  /** messages on it, from the root */
+  messages: number;
+  /** ms since the epoch */
+  updatedAt: number;
+}
+
+export class History {
+  readonly #store: SessionStore;
+
+  constructor(store: SessionStore) {
+    this.#store = store;
+  }
+
+  /** `limit` messages of the active branch that end at the newest, or right before the cursor. */
+  messages(before: string | undefined, limit: number): MessagePage {
+    const from = before === undefined ? this.#store.session.leaf : this.#cursor(before);
+    const page: Entry[][] = [];
+    for (const entry of this.#store.walk(from)) {
+      const open = page.at(-1);
+      if (open && sameMessage(open[0], entry)) open.push(entry);
+      else if (entry.state === "deleted") continue;
+      else if (page.length === limit) return toPage(page, String(entry.seq));
+      else page.push([entry]);
+    }
+    return toPage(page, null);
+  }
+
+  /** Booked calls, newest first. */
+  usage(before: string | undefined, limit: number): UsagePage {
+    const records = this.#store.usage(before === undefined ? Number.MAX_SAFE_INTEGER : this.#cursor(before), limit);
+    const last = records.at(-1);
+    return {
+      records,
+      totals: this.#store.session.totals,
+      cursor: last && records.length === limit ? String(last.seq) : null,
+    };
+  }
+
+  /** All branches, newest first. Reads the heads of every entry. */
+  branches(): BranchSummary[] {
+    const active = new Map([...this.#store.walkHeads(this.#store.session.leaf)].map((head) => [head.seq, head]));
+    const leaf = this.#store.session.leaf;
+    const leaves = this.#store.leaves();
+    // The active leaf may have entries behind it: the branch was switched to an earlier answer's message.
+    if (leaf !== null && !leaves.some((head) => head.seq === leaf)) {
+      const head = active.get(leaf);
+      if (head) leaves.push(head);
+    }
+    return leaves.toReversed().map((head) => this.#summary(head, active));
+  }
+
+  /** Makes another branch the active one: a leaf, or the newest branch that holds a message. */
+  switchTo(target: { leaf: Seq } | { messageId: string; version?: number }): Seq {
+    const leaf = "leaf" in target ? this.#endOfMessage(target.leaf) : this.#newestLeafWith(target);
+    this.#store.saveSession({ leaf });
+    return leaf;
+  }
+
+  /**
+   * Erases a message's content for good. Its entries stay in the chain, empty, so that what follows it keeps its place,
+   * and the usage of its calls stays booked. Answers how many messages were erased: an edited one has several versions.
+   */
+  erase(messageId: string): number {
+    const versions = this.#store.versions(messageId).filter((head) => head.state !== "deleted");
+    if (versions.length === 0) throw unknownMessage(messageId);
+    return this.#store.transaction(() => {
+      for (const head of versions) for (const entry of this.#stepsOf(head)) this.#eraseEntry(entry);
+      const { messages } = this.#store.session;
+      this.#store.saveSession({ messages: messages - versions.length });
+      return versions.length;
+    });
+  }
+
+  #eraseEntry(entry: Entry): void {
+    this.#store.update({ ...entry, state: "deleted", parts: [], metadata: undefined, unitsSaid: 0, unitsReturned: 0 });
+  }
+
+  /** The entries of one version of a message. Its later steps follow it in order of storing. */
+  #stepsOf(head: EntryHead): Entry[] {
+    const steps: Entry[] = [];
+    for (const entry of this.#store.entries(head.seq - 1)) {
+      const last = steps.at(-1);
+      if (entry.seq === head.seq || (last && entry.parent === last.seq && sameMessage(head, entry))) steps.push(entry);
+      else if (head.role !== "assistant") break;
+    }
+    return steps;
+  }
+
+  #summary(head: EntryHead, active: Map<Seq, EntryHead>): BranchSummary {
+    let shared: EntryHead | undefined;
+    let previous: EntryHead | undefined;
+    let messages = 0;
+    for (const entry of this.#store.walkHeads(head.seq)) {
+      shared ??= active.get(entry.seq);
+      if (entry.state !== "deleted" && !sameMessage(previous, entry)) messages += 1;
+      previous = entry;
+    }
+    return {
+      leaf: head.seq,
+      active: head.seq === this.#store.session.leaf,
+      messageId: head.messageId,
+      sharedUntil: shared?.messageId ?? null,
+      messages,
+      updatedAt: head.createdAt,
+    };
+  }
+
+  #endOfMessage(leaf: Seq): Seq {
+    const entry = this.#store.entry(leaf);
+    if (!entry) throw new SessionError("unknown-branch", `The session has no branch that ends at ${leaf}; list them with GET /sessions/:id/branches.`);
+    return this.#stepsAfter(entry).at(-1)?.seq ?? entry.seq;
+  }
+
+  /** Later steps of the message that an entry belongs to: a branch never ends inside a message. */
+  #stepsAfter(entry: Entry): Entry[] {
+    return entry.role === "assistant" ? this.#stepsOf(entry) : [entry];
+  }
+
+  #newestLeafWith({ messageId, version }: { messageId: string; version?: number }): Seq {
+    const versions = this.#store.versions(messageId);
+    const head = version === undefined ? versions.at(-1) : versions.find((other) => other.version === version);
+    if (!head) throw unknownMessage(messageId);
+    for (const leaf of this.#store.leaves().toReversed()) {
+      for (const entry of this.#store.walkHeads(leaf.seq)) if (entry.seq === head.seq) return leaf.seq;
+    }
+    throw unknownMessage(messageId);
+  }
+
+  #cursor(text: string): Seq {
+    const seq = Number(text);
+    if (Number.isSafeInteger(seq) && seq > 0) return seq;
+    throw new SessionError("bad-request", `"${text}" is not a cursor; pass the cursor of an earlier page.`);
+  }
+}
+
+function toPage(newestFirst: Entry[][], cursor: string | null): MessagePage {
+  return { messages: newestFirst.toReversed().map((group) => messageOf(group.toReversed())), cursor };
+}
+
+function sameMessage(a: EntryHead | undefined, b: EntryHead): boolean {
+  return a !== undefined && a.messageId === b.messageId && a.version === b.version;
+}
+
+function unknownMessage(messageId: string): SessionError {
+  return new SessionError("unknown-message", `The session has no message "${messageId}".`);
+}

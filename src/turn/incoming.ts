@@ -1,0 +1,193 @@
+/**
+ * What a client's transcript brings that is new.
+ *
+ * Stock clients post everything they have. The server has its own history and takes from a post only what stands at
+ * its end: user messages it does not know, another text of a user message it knows, or outputs and approvals for tool
+ * calls. What else a client says about the past is passed over without being looked at, so it costs nothing and
+ * changes nothing.
+ */
+import { safeValidateUIMessages, type UIMessage } from "ai";
+import { z } from "zod";
+import { SessionError } from "../errors.ts";
+import type { ClientTool, ToolAnswer, TurnRequest } from "../records.ts";
+import type { Limits } from "./configuration.ts";
+
+/** A request as a wire hands it over, its envelope checked and its messages not. */
+export interface IncomingRequest {
+  requestId: string;
+  trigger: "submit-message" | "regenerate-message";
+  /** the message that is edited, answered again or continued, if the client says so */
+  messageId?: string;
+  messages: readonly unknown[];
+  /** as found in the request's body */
+  clientTools?: unknown;
+}
+
+const MESSAGE_HEAD = z.looseObject({
+  id: z.string().min(1).max(256),
+  role: z.enum(["user", "assistant", "system"]),
+  parts: z.array(z.looseObject({ type: z.string() })),
+});
+
+const CLIENT_TOOLS = z.array(
+  z.object({
+    name: z.string().regex(/^[A-Za-z0-9_-]{1,64}$/),
+    description: z.string().max(16_384).optional(),
+    inputSchema: z.record(z.string(), z.unknown()),
+  }),
+);
+
+/** A call as a client reports on it. Whether there is such a call is for the session to say. */
+const REPORTED_CALL = z.looseObject({
+  toolCallId: z.string(),
+  state: z.string(),
+  output: z.unknown().optional(),
+  errorText: z.string().optional(),
+  approval: z.looseObject({ id: z.string(), approved: z.boolean().optional(), reason: z.string().optional() }).optional(),
+});
+
+/** Parts a person can say. */
+const USER_PARTS = /^(text|file|data-.+)$/;
+
+type MessageHead = z.infer<typeof MESSAGE_HEAD>;
+
+/**
+ * Reads what is new. `isKnown` says whether the session has a message of that id.
+ * Throws `invalid-message`, `message-too-large` or `bad-request` with what is wrong and where.
+ */
+export async function readIncoming(
+  incoming: IncomingRequest,
+  isKnown: (messageId: string) => boolean,
+  limits: Limits,
+  clientToolsAllowed: boolean,
+): Promise<TurnRequest> {
+  const clientTools = readClientTools(incoming.clientTools, clientToolsAllowed);
+  const base = { requestId: incoming.requestId, messages: [], ...(clientTools && { clientTools }) };
+  if (incoming.trigger === "regenerate-message") {
+    return { ...base, trigger: "regenerate", target: incoming.messageId };
+  }
+  const last = headOf(incoming.messages.at(-1), incoming.messages.length - 1);
+  switch (last.role) {
+    case "assistant":
+      return { ...base, trigger: "continue", target: last.id, toolAnswers: toolAnswersOf(last) };
+    case "user": {
+      const edited = isKnown(last.id);
+      const fresh = edited ? [last] : freshTail(incoming.messages, isKnown, limits);
+      const messages = await validated(fresh, limits);
+      const before = MESSAGE_HEAD.safeParse(incoming.messages.at(-1 - fresh.length)).data;
+      const toolAnswers = before?.role === "assistant" ? toolAnswersOf(before) : [];
+      return {
+        ...base,
+        trigger: "submit",
+        messages,
+        ...(edited && { target: last.id }),
+        ...(toolAnswers.length > 0 && { toolAnswers }),
+      };
+    }
+    case "system":
+      throw new SessionError("invalid-message", `Message "${last.id}" has the role system; set the system prompt with PATCH /sessions/:id instead.`);
+  }
+}
+
+/** Checks new messages of any role, for the import. */
+export async function validated(messages: readonly unknown[], limits: Limits): Promise<UIMessage[]> {
+  messages.forEach((message, index) => checkSize(message, index, limits));
+  const result = await safeValidateUIMessages({ messages: [...messages] });
+  if (!result.success) {
+    throw new SessionError("invalid-message", `A message is not a valid UI message: ${firstIssue(result.error)}`);
+  }
+  result.data.forEach(checkUrls);
+  return result.data;
+}
+
+/** Unknown user messages at the end of the transcript, oldest first. */
+function freshTail(messages: readonly unknown[], isKnown: (id: string) => boolean, limits: Limits): MessageHead[] {
+  const fresh: MessageHead[] = [];
+  for (let index = messages.length - 1; index >= 0; index -= 1) {
+    const head = headOf(messages[index], index);
+    if (head.role !== "user" || isKnown(head.id)) break;
+    if (fresh.some((other) => other.id === head.id)) {
+      throw new SessionError("duplicate-id", `Two new messages have the id "${head.id}"; ids must be unique.`);
+    }
+    fresh.unshift(head);
+    if (fresh.length > limits.messagesPerRequest) {
+      throw new SessionError("bad-request", `A request may bring at most ${limits.messagesPerRequest} new messages.`);
+    }
+  }
+  return fresh;
+}
+
+function headOf(message: unknown, index: number): MessageHead {
+  if (message === undefined) throw new SessionError("invalid-message", "The request has no messages.");
+  const head = MESSAGE_HEAD.safeParse(message);
+  if (head.success) return head.data;
+  throw new SessionError("invalid-message", `messages[${index}] is not a UI message: ${firstIssue(head.error)}`);
+}
+
+function checkSize(message: unknown, index: number, limits: Limits): void {
+  const { length } = JSON.stringify(message) ?? "";
+  if (length > limits.messageLength) {
+    throw new SessionError(
+      "message-too-large",
+      `messages[${index}] has ${length} characters as JSON; at most ${limits.messageLength} are allowed.`,
+    );
+  }
+  const parts = MESSAGE_HEAD.safeParse(message).data?.parts ?? [];
+  if (parts.length > limits.messageParts) {
+    throw new SessionError(
+      "message-too-large",
+      `messages[${index}] has ${parts.length} parts; at most ${limits.messageParts} are allowed.`,
+    );
+  }
+}
+
+/** A URL that does not parse would fail every later prompt it is part of. */
+function checkUrls(message: UIMessage): void {
+  for (const part of message.parts) {
+    if (message.role === "user" && !USER_PARTS.test(part.type)) {
+      throw new SessionError("invalid-message", `A user message cannot have a part of type "${part.type}".`);
+    }
+    if ("url" in part && typeof part.url === "string" && !isFetchable(part.url)) {
+      throw new SessionError("invalid-message", `Message "${message.id}" has a part whose url is not a data, http or https URL.`);
+    }
+  }
+}
+
+function isFetchable(url: string): boolean {
+  if (url.startsWith("data:")) return true;
+  return URL.canParse(url) && /^https?:$/.test(new URL(url).protocol);
+}
+
+function readClientTools(given: unknown, allowed: boolean): ClientTool[] | undefined {
+  if (given === undefined || given === null) return undefined;
+  if (!allowed) throw new SessionError("bad-request", "This session takes no client tools; allow them with allowClientTools().");
+  const tools = CLIENT_TOOLS.safeParse(given);
+  if (tools.success) return tools.data;
+  throw new SessionError("bad-request", `clientTools is not valid: ${firstIssue(tools.error)}`);
+}
+
+function toolAnswersOf(message: MessageHead): ToolAnswer[] {
+  return message.parts.flatMap((part): ToolAnswer[] => {
+    const call = REPORTED_CALL.safeParse(part);
+    if (!call.success) return [];
+    const { toolCallId, state, output, errorText, approval } = call.data;
+    if (state === "output-available") return [{ toolCallId, kind: "output", output: output ?? null }];
+    if (state === "output-error") return [{ toolCallId, kind: "error", errorText: errorText ?? "" }];
+    if (state !== "approval-responded" || approval?.approved === undefined) return [];
+    const { id: approvalId, approved, reason } = approval;
+    return [{ toolCallId, kind: "approval", approvalId, approved, ...(reason !== undefined && { reason }) }];
+  });
+}
+
+/** The first thing wrong, with its path; a client needs no more to find it. */
+function firstIssue(error: unknown): string {
+  const zodError = findZodError(error);
+  const issue = zodError?.issues[0];
+  if (!issue) return error instanceof Error ? (error.message.split("\n")[0] ?? "") : "unknown";
+  return issue.path.length ? `${issue.path.map(String).join(".")}: ${issue.message}` : issue.message;
+}
+
+function findZodError(error: unknown): z.ZodError | undefined {
+  if (error instanceof z.ZodError) return error;
+  return error instanceof Error && error.cause !== undefined ? findZodError(error.cause) : undefined;
+}

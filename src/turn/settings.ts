@@ -1,0 +1,28 @@
+/** Values that people write, in code, in variables and over HTTP: one reading for all three. */
+import { SessionError } from "../errors.ts";
+import type { CompactAfter } from "./configuration.ts";
+
+/**
+ * `80000`, `"80000"`, `"80%"`, `"auto"` or `"off"`. A share of 0 % or above 100 % is refused: it would always or never
+ * fire, and `off` says the latter. Throws `misconfigured`; `name` is what the sentence calls the value.
+ */
+export function readCompactAfter(value: unknown, name: string): CompactAfter {
+  if (value === "auto" || value === "off") return value;
+  const text = String(value).trim();
+  const percent = /^(\d+(?:\.\d+)?)%$/.exec(text);
+  if (percent && Number(percent[1]) > 0 && Number(percent[1]) <= 100) return `${Number(percent[1])}%`;
+  const tokens = Number(text);
+  if (text !== "" && Number.isSafeInteger(tokens) && tokens > 0) return tokens;
+  throw misconfigured(name, value, 'a number of tokens above 0, a share of the window such as "80%", "auto" or "off"');
+}
+
+/** Throws `misconfigured` for anything but a whole number above 0. */
+export function readPositiveInteger(value: unknown, name: string): number {
+  const number = typeof value === "string" && value.trim() === "" ? Number.NaN : Number(value);
+  if (Number.isSafeInteger(number) && number > 0) return number;
+  throw misconfigured(name, value, "a whole number above 0");
+}
+
+function misconfigured(name: string, value: unknown, wanted: string): SessionError {
+  return new SessionError("misconfigured", `${name} is ${JSON.stringify(value)}; it must be ${wanted}.`);
+}

@@ -1,0 +1,374 @@
+/**
+ * One turn at a time, in the order they were asked for.
+ *
+ * A request is answered in one of four ways: its turn starts now, it waits in the durable queue, it is the running turn
+ * asked for again and follows its stream, or it was answered before and gets that answer. The open turn in storage
+ * decides, not memory alone: what is found open at start-up is recovered first.
+ */
+import type { LanguageModel } from "ai";
+import { publicError, SessionError } from "../errors.ts";
+import type { Entry, OpenTurn, QueuedTurn, Seq, TurnRequest } from "../records.ts";
+import type { SessionStore } from "../storage/session-store.ts";
+import { admit, type Admission } from "./admission.ts";
+import { Branch } from "./branch.ts";
+import { closeTurn } from "./closing.ts";
+import { modelId, type Configuration } from "./configuration.ts";
+import { sizeOf } from "./gauge.ts";
+import { readIncoming, type IncomingRequest } from "./incoming.ts";
+import { LiveStream, type StreamSink } from "./live-stream.ts";
+import { planRecovery } from "./recovery.ts";
+import { chunksOfMessage } from "./replay.ts";
+import { messageOf } from "./transcript.ts";
+import { TurnRunner } from "./turn-runner.ts";
+
+/** How long a stream that has ended can still be replayed to a client that missed its end, in ms. Memory only. */
+const REPLAY_AFTER_END_MS = 60_000;
+
+/** What the line needs from the object it lives in. */
+export interface Surroundings {
+  store: SessionStore;
+  /** the configuration with this session's settings, as of now */
+  configuration: () => Configuration;
+  /** resolves a registry id; throws `model-unavailable` */
+  languageModel: (id: string) => Exclude<LanguageModel, string>;
+  /** ms since the epoch */
+  clock: () => number;
+  newId: () => string;
+  /** keeps the object awake until the work has settled */
+  keepAwake: (work: Promise<unknown>) => void;
+  log: (event: string, details: Record<string, unknown>) => void;
+}
+
+/** A client's hold on a stream it follows. */
+export interface Following {
+  /** the client is gone; the turn goes on */
+  leave(): void;
+  /** the client asks the turn to stop, or takes a waiting one back */
+  abort(): void;
+}
+
+interface Running {
+  runner: TurnRunner;
+  live: LiveStream;
+}
+
+interface Ended extends Running {
+  at: number;
+}
+
+export class TurnLine {
+  readonly #around: Surroundings;
+  #branch: Branch | undefined;
+  #running: Running | undefined;
+  #ended: Ended | undefined;
+  /** streams of waiting turns that someone follows, by position */
+  readonly #waiting = new Map<number, LiveStream>();
+
+  constructor(around: Surroundings) {
+    this.#around = around;
+  }
+
+  /** Recovers the turn that was open when the object died, then goes on with the queue. Call once at start-up. */
+  start(): void {
+    const { turn } = this.#around.store.session;
+    if (turn) this.#recover(turn);
+    else this.#startNext();
+  }
+
+  get busy(): boolean {
+    return this.#running !== undefined;
+  }
+
+  /** Takes a request and lets `sink` follow what becomes of it. Throws a `SessionError` when it is refused. */
+  async submit(incoming: IncomingRequest, sink: StreamSink): Promise<Following> {
+    const again = this.#sameRequest(incoming.requestId, sink);
+    if (again) return again;
+    const { clientTools, limits } = this.#around.configuration();
+    const request = await readIncoming(incoming, (id) => this.#isKnown(id), limits, clientTools);
+    return this.#sameRequest(request.requestId, sink) ?? this.#sameMessage(request, sink) ?? this.#take(request, sink);
+  }
+
+  /** Follows the running turn from its first chunk, or one that has just ended; `undefined` when there is none. */
+  resume(sink: StreamSink): Following | undefined {
+    if (this.#running) return this.#follow(this.#running, sink);
+    if (!this.#ended || this.#around.clock() - this.#ended.at > REPLAY_AFTER_END_MS) return undefined;
+    return this.#follow(this.#ended, sink);
+  }
+
+  /** Stops the running turn; what has arrived is kept. Answers whether there was one. */
+  abort(): boolean {
+    this.#running?.runner.abort();
+    return this.#running !== undefined;
+  }
+
+  /** Stops everything without storing more: the session is about to be erased. */
+  discard(): void {
+    this.#running?.runner.abort();
+    for (const live of this.#waiting.values()) live.fail(publicError(new SessionError("session-deleted", "The session was deleted.")));
+    this.#waiting.clear();
+  }
+
+  /** Throws `turn-open` while a turn runs: the history under it must not change. */
+  refuseWhileBusy(): void {
+    if (!this.busy) return;
+    throw new SessionError("turn-open", "A turn is running; wait for its end or abort it first.");
+  }
+
+  /** The active branch, read on first use. */
+  get branch(): Branch {
+    const { store } = this.#around;
+    const { leaf } = store.session;
+    if (!this.#branch || (!this.busy && (this.#branch.leaf?.seq ?? null) !== leaf)) {
+      this.#branch = new Branch(store.walk(leaf));
+    }
+    return this.#branch;
+  }
+
+  /** Forgets the branch in memory: what is stored of it has changed. */
+  forgetBranch(): void {
+    this.#branch = undefined;
+  }
+
+  // ── taking requests ──────────────────────────────────────────────────────────────────────────────────────────────
+
+  #isKnown(messageId: string): boolean {
+    return this.#around.store.versions(messageId).length > 0;
+  }
+
+  #sameRequest(requestId: string, sink: StreamSink): Following | undefined {
+    if (this.#running?.runner.turn.requestId === requestId) return this.#follow(this.#running, sink);
+    const waiting = this.#around.store.queue().find((queued) => queued.request.requestId === requestId);
+    if (waiting) return this.#wait(waiting, sink);
+    const finished = this.#around.store.session.finished.find((done) => done.requestId === requestId);
+    return finished && this.#answerAgain(finished.messageId, sink);
+  }
+
+  /** The newest message of a request that is running or waiting, sent again under another request id. */
+  #sameMessage(request: TurnRequest, sink: StreamSink): Following | undefined {
+    const messageId = request.messages.at(-1)?.id;
+    if (request.trigger !== "submit" || messageId === undefined) return undefined;
+    if (this.#running) {
+      const asked = this.#around.store.entry(this.#running.runner.turn.parent);
+      const same = asked?.messageId === messageId && this.#running.runner.turn.trigger !== "continue";
+      if (same && JSON.stringify(asked.parts) === JSON.stringify(request.messages.at(-1)?.parts)) {
+        return this.#follow(this.#running, sink);
+      }
+    }
+    const waiting = this.#around.store
+      .queue()
+      .find((queued) => queued.request.messages.some((message) => message.id === messageId));
+    return waiting && this.#wait(waiting, sink);
+  }
+
+  #take(request: TurnRequest, sink: StreamSink): Following {
+    const { store } = this.#around;
+    if (!this.busy) return this.#begin(request, sink);
+    const { queueLength } = this.#around.configuration().limits;
+    if (store.queue().length >= queueLength) {
+      throw new SessionError("queue-full", `${queueLength} turns are waiting already; try again when one has ended.`);
+    }
+    return this.#wait(store.enqueue(request), sink);
+  }
+
+  #wait(queued: QueuedTurn, sink: StreamSink): Following {
+    const { position } = queued;
+    const live = this.#waiting.get(position) ?? new LiveStream();
+    this.#waiting.set(position, live);
+    const leave = live.follow(sink);
+    const ahead = this.#around.store.queue().findIndex((other) => other.position === position);
+    sink.chunk(JSON.stringify({ type: "data-queued", data: { ahead: ahead + 1 }, transient: true }));
+    return { leave, abort: () => this.#takeBack(position, live) };
+  }
+
+  #takeBack(position: number, live: LiveStream): void {
+    if (this.#running?.live === live) return this.#running.runner.abort();
+    if (!this.#waiting.delete(position)) return;
+    this.#around.store.dequeue(position);
+    live.push({ type: "abort" });
+    live.end();
+  }
+
+  #answerAgain(messageId: string, sink: StreamSink): Following {
+    const entries = this.branch.message(messageId);
+    const live = new LiveStream();
+    if (entries.length) for (const chunk of chunksOfMessage(messageOf(entries))) live.push(chunk);
+    live.end();
+    return { leave: live.follow(sink), abort: () => {} };
+  }
+
+  #follow({ runner, live }: Running, sink: StreamSink): Following {
+    return { leave: live.follow(sink, runner.earlierChunks()), abort: () => runner.abort() };
+  }
+
+  // ── running turns ────────────────────────────────────────────────────────────────────────────────────────────────
+
+  #begin(request: TurnRequest, sink: StreamSink): Following {
+    const live = new LiveStream();
+    const admission = this.#admit(request);
+    if (admission.kind !== "run") return this.#answerAgain(this.#settleWithoutTurn(admission), sink);
+    const leave = live.follow(sink);
+    const turn = this.#open(request, admission);
+    const running = this.#run(turn, live);
+    return { leave, abort: () => running.runner.abort() };
+  }
+
+  #admit(request: TurnRequest): Admission {
+    const { store } = this.#around;
+    const { branch } = this;
+    return admit(
+      request,
+      {
+        leaf: branch.leaf,
+        onBranch: (id) => branch.message(id),
+        newest: (role) => branch.newest(role),
+        versions: (id) => store.versions(id),
+        entry: (seq) => store.entry(seq),
+      },
+      this.#around.configuration().tools,
+    );
+  }
+
+  #settleWithoutTurn(admission: Exclude<Admission, { kind: "run" }>): string {
+    if (admission.kind === "wait-for-client") this.#update(admission.update);
+    return admission.messageId;
+  }
+
+  /** Everything the turn will need, stored in one transaction before anything else happens. */
+  #open(request: TurnRequest, admission: Extract<Admission, { kind: "run" }>, position?: number): OpenTurn {
+    const { store, clock, newId } = this.#around;
+    return store.transaction(() => {
+      const before = store.session;
+      if (position !== undefined) store.dequeue(position);
+      this.#update(admission.update);
+      const parent = this.#insertMessages(admission);
+      const turn: OpenTurn = {
+        id: newId(),
+        requestId: request.requestId,
+        trigger: request.trigger,
+        messageId: admission.continues ?? newId(),
+        parent,
+        leafIfSilent: admission.store.length || admission.continues ? parent : before.leaf,
+        ...(request.clientTools && { clientTools: request.clientTools }),
+        startedAt: clock(),
+        interruptions: 0,
+      };
+      store.saveSession({ turn, leaf: parent, activeAt: clock(), messages: before.messages + admission.store.length });
+      return turn;
+    });
+  }
+
+  /** Stores what the user said, moves the branch there, and answers with the entry that the turn follows. */
+  #insertMessages({ parent, store: messages }: Extract<Admission, { kind: "run" }>): Seq {
+    const { store, clock } = this.#around;
+    const branch = this.#branch?.cutAfter(parent) ? this.#branch : new Branch(store.walk(parent));
+    this.#branch = branch;
+    const model = this.#model();
+    for (const { message, version } of messages) {
+      branch.push(
+        store.insert({
+          parent: branch.leaf?.seq ?? null,
+          messageId: message.id,
+          version,
+          step: 0,
+          role: message.role,
+          state: "done",
+          parts: message.parts,
+          ...(message.metadata !== undefined && { metadata: message.metadata }),
+          unitsBefore: branch.units,
+          ...sizeOf(message.role, message.parts, model),
+          createdAt: clock(),
+        }),
+      );
+    }
+    const last = branch.leaf;
+    if (!last) throw new SessionError("bad-request", "There is nothing to answer.");
+    return last.seq;
+  }
+
+  #update(entries: readonly Entry[]): void {
+    for (const entry of entries) {
+      const changed = { ...entry, ...sizeOf(entry.role, entry.parts, this.#model()) };
+      this.#around.store.update(changed);
+      this.#branch?.replace(changed);
+    }
+  }
+
+  #model(): string {
+    return modelId(this.#around.configuration().model);
+  }
+
+  #run(turn: OpenTurn, live: LiveStream): Running {
+    const { store, clock, languageModel, log } = this.#around;
+    const runner = new TurnRunner(turn, live, {
+      store,
+      branch: this.#branch ?? this.#branchOf(turn),
+      configuration: this.#around.configuration(),
+      languageModel,
+      clock,
+      log,
+    });
+    const running = { runner, live };
+    this.#running = running;
+    this.#ended = undefined;
+    this.#around.keepAwake(runner.run().then(() => this.#endOf(running)));
+    return running;
+  }
+
+  #endOf(running: Running): void {
+    this.#running = undefined;
+    this.#ended = { ...running, at: this.#around.clock() };
+    this.#startNext();
+  }
+
+  #startNext(): void {
+    const [next] = this.#around.store.queue();
+    if (!next || this.busy) return;
+    const live = this.#waiting.get(next.position) ?? new LiveStream();
+    this.#waiting.delete(next.position);
+    try {
+      const admission = this.#admit(next.request);
+      if (admission.kind === "run") {
+        this.#run(this.#open(next.request, admission, next.position), live);
+        return;
+      }
+      this.#around.store.dequeue(next.position);
+      const entries = this.branch.message(this.#settleWithoutTurn(admission));
+      if (entries.length) for (const chunk of chunksOfMessage(messageOf(entries))) live.push(chunk);
+      live.end();
+    } catch (error) {
+      this.#around.log("queued turn refused", { position: next.position, error });
+      this.#around.store.dequeue(next.position);
+      live.fail(publicError(error));
+    }
+    this.#startNext();
+  }
+
+  #recover(turn: OpenTurn): void {
+    const { store, clock, log } = this.#around;
+    const branch = this.#branchOf(turn);
+    this.#branch = branch;
+    const plan = planRecovery(turn, branch.message(turn.messageId));
+    log("turn found open", { turn: turn.id, plan: plan.kind, interruptions: turn.interruptions + 1 });
+    if (plan.kind === "run-again") {
+      const again = { ...turn, interruptions: turn.interruptions + 1 };
+      store.saveSession({ turn: again });
+      this.#run(again, new LiveStream());
+      return;
+    }
+    store.transaction(() => {
+      this.#update(plan.repaired);
+      closeTurn(store, turn, branch, clock());
+    });
+    this.#startNext();
+  }
+
+  /** The branch as the turn left it: its steps were stored behind the leaf that the session still names. */
+  #branchOf(turn: OpenTurn): Branch {
+    const { store } = this.#around;
+    const branch = new Branch(store.walk(turn.parent));
+    for (const entry of store.entries(turn.parent)) {
+      if (entry.messageId === turn.messageId && entry.parent === branch.leaf?.seq) branch.push(entry);
+    }
+    return branch;
+  }
+}

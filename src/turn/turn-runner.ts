@@ -1,0 +1,258 @@
+/**
+ * Runs one turn: calls the model step by step, hands the chunks out, and stores each step before the next one begins.
+ *
+ * Writes of a one-step turn: none while it streams (one per checkpoint after the first second), one entry and one
+ * session row at its end. A step that runs server tools is stored once before they run and once after.
+ */
+import type { LanguageModel, ToolSet, UIMessageChunk } from "ai";
+import { publicError, SessionError, type PublicError } from "../errors.ts";
+import type { EntryState, ModelCall, OpenTurn } from "../records.ts";
+import type { SessionStore } from "../storage/session-store.ts";
+import { Answer, awaitsModel, type AnswerStep } from "./answer.ts";
+import type { Branch } from "./branch.ts";
+import { closeTurn } from "./closing.ts";
+import { modelId, type Configuration } from "./configuration.ts";
+import { sizeOf } from "./gauge.ts";
+import type { LiveStream } from "./live-stream.ts";
+import { modelStep, type ModelStepOutcome } from "./model-step.ts";
+import { promptOf } from "./prompt.ts";
+import { chunksOfParts } from "./replay.ts";
+import { toolSetOf } from "./tool-set.ts";
+import { answerMetadata, messagesOf } from "./transcript.ts";
+
+/** Time between two checkpoints of a growing step, in ms: what a crash may cost of what was streamed. */
+const CHECKPOINT_INTERVAL_MS = 1_000;
+
+export interface TurnSurroundings {
+  store: SessionStore;
+  branch: Branch;
+  configuration: Configuration;
+  /** resolves a registry id; throws `model-unavailable` */
+  languageModel: (id: string) => Exclude<LanguageModel, string>;
+  /** ms since the epoch */
+  clock: () => number;
+  log: (event: string, details: Record<string, unknown>) => void;
+}
+
+/** How a turn ended. */
+export type TurnEnding =
+  | { kind: "done" }
+  | { kind: "aborted" }
+  | { kind: "failed"; error: PublicError };
+
+export class TurnRunner {
+  readonly #turn: OpenTurn;
+  readonly #live: LiveStream;
+  readonly #around: TurnSurroundings;
+  readonly #answer: Answer;
+  /** steps that the message had before this turn */
+  readonly #earlierSteps: number;
+  readonly #abort = new AbortController();
+  /** server tools that wait until their call is stored, by call id */
+  readonly #waiting = new Map<string, () => void>();
+  #lastCheckpoint: number;
+
+  constructor(turn: OpenTurn, live: LiveStream, around: TurnSurroundings) {
+    this.#turn = turn;
+    this.#live = live;
+    this.#around = around;
+    this.#answer = new Answer(around.branch.message(turn.messageId));
+    this.#earlierSteps = this.#answer.steps.length;
+    this.#lastCheckpoint = around.clock();
+  }
+
+  get turn(): OpenTurn {
+    return this.#turn;
+  }
+
+  abort(): void {
+    this.#abort.abort();
+  }
+
+  /** Runs to the end and leaves the turn closed in storage, whatever happens. */
+  async run(): Promise<TurnEnding> {
+    this.#live.push({ type: "start", messageId: this.#turn.messageId, messageMetadata: this.#metadata() });
+    const ending = await this.#steps().catch((error: unknown) => this.#failure(error));
+    closeTurn(this.#around.store, this.#turn, this.#around.branch, this.#around.clock());
+    this.#announceEnd(ending);
+    return ending;
+  }
+
+  /** For clients that rebuild the message from this stream: the steps that are older than it. */
+  earlierChunks(): Iterable<UIMessageChunk> {
+    return chunksOfParts(this.#answer.steps.slice(0, this.#earlierSteps).flatMap((step) => step.parts));
+  }
+
+  async #steps(): Promise<TurnEnding> {
+    const { configuration } = this.#around;
+    const tools = toolSetOf(configuration.tools, this.#turn.clientTools ?? []);
+    for (let taken = 0; ; ) {
+      const outcome = await this.#step(tools);
+      taken += 1;
+      if (outcome.kind === "aborted") return { kind: "aborted" };
+      if (outcome.kind === "failed") return this.#failure(outcome.error);
+      if (!awaitsModel(this.#answer.current)) return { kind: "done" };
+      if (taken >= configuration.maxSteps) return this.#stepLimit(configuration.maxSteps);
+    }
+  }
+
+  async #step(tools: ToolSet): Promise<ModelStepOutcome> {
+    const { branch, configuration, clock } = this.#around;
+    const prompt = await promptOf(messagesOf(branch.entries), configuration.systemPrompt, tools);
+    const id = modelId(configuration.model);
+    const chunks = modelStep({
+      model: typeof configuration.model === "string" ? this.#around.languageModel(id) : configuration.model,
+      modelId: id,
+      prompt,
+      tools,
+      maxOutputTokens: configuration.maxOutputTokens,
+      signal: this.#abort.signal,
+      beforeTool: (toolCallId) => this.#beforeTool(toolCallId),
+      clock,
+    });
+    const known = this.#answer.steps.length;
+    for (;;) {
+      const next = await chunks.next();
+      if (next.done) return this.#settle(next.value, known);
+      this.#take(next.value);
+    }
+  }
+
+  /** One chunk: into the message, out to the clients, and now and then to storage. */
+  #take(chunk: UIMessageChunk): void {
+    if (chunk.type === "finish-step") return;
+    this.#answer.apply(chunk);
+    this.#live.push(chunk);
+    if (chunk.type === "tool-input-available") this.#releaseTool(chunk.toolCallId);
+    const now = this.#around.clock();
+    if (now - this.#lastCheckpoint < CHECKPOINT_INTERVAL_MS) return;
+    this.#lastCheckpoint = now;
+    this.#store();
+  }
+
+  /** Stores the step with its call. A call that ended before it said anything leaves a line in the log and no step. */
+  #settle(outcome: ModelStepOutcome, stepsBefore: number): ModelStepOutcome {
+    if (outcome.kind !== "done") this.#answer.dropSilentStep();
+    const step = this.#answer.steps.length > stepsBefore ? this.#answer.current : undefined;
+    if (step) {
+      step.call = outcome.call;
+      step.state = STATE_OF[outcome.kind];
+      step.dirty = true;
+      dropEmptyReasoning(step);
+    }
+    this.#store();
+    this.#logCall(outcome.call);
+    if (step) this.#live.push({ type: "message-metadata", messageMetadata: this.#metadata() });
+    if (step) this.#live.push({ type: "finish-step" });
+    return outcome;
+  }
+
+  async #beforeTool(toolCallId: string): Promise<void> {
+    const call = this.#answer.toolCall(toolCallId);
+    if (call?.part.state === "approval-responded") return this.#noteRunning(toolCallId);
+    if (call && call.part.state !== "input-streaming") return this.#store();
+    await new Promise<void>((resolve) => this.#waiting.set(toolCallId, resolve));
+  }
+
+  #releaseTool(toolCallId: string): void {
+    const release = this.#waiting.get(toolCallId);
+    if (!release) return;
+    this.#waiting.delete(toolCallId);
+    this.#store();
+    release();
+  }
+
+  /** An approved call stands in a stored step already; what is new is that it runs, and that goes to the turn. */
+  #noteRunning(toolCallId: string): void {
+    this.#turn.running = [...(this.#turn.running ?? []), toolCallId];
+    this.#around.store.saveSession({ turn: this.#turn });
+  }
+
+  #store(): void {
+    const { store } = this.#around;
+    store.transaction(() => {
+      for (const [index, step] of this.#answer.steps.entries()) if (step.dirty) this.#storeStep(step, index);
+    });
+  }
+
+  #storeStep(step: AnswerStep, index: number): void {
+    const { store, branch, clock } = this.#around;
+    const size = sizeOf("assistant", step.parts, modelId(this.#around.configuration.model));
+    const content = { parts: step.parts, state: step.state, call: step.call, ...size };
+    if (step.entry) store.update(Object.assign(step.entry, content));
+    else {
+      step.entry = store.insert({
+        ...content,
+        parent: branch.leaf?.seq ?? null,
+        messageId: this.#turn.messageId,
+        version: 0,
+        step: index,
+        role: "assistant",
+        unitsBefore: branch.units,
+        createdAt: clock(),
+      });
+      branch.push(step.entry);
+    }
+    step.dirty = false;
+  }
+
+  #metadata(): unknown {
+    return answerMetadata(this.#answer.steps.map((step) => step.call));
+  }
+
+  #failure(error: unknown): TurnEnding {
+    this.#around.log("turn failed", { turn: this.#turn.id, error });
+    if (error instanceof SessionError) return { kind: "failed", error: publicError(error) };
+    return { kind: "failed", error: publicError(new SessionError("model-failed", describe(error))) };
+  }
+
+  #stepLimit(limit: number): TurnEnding {
+    const message = `The turn was stopped after ${limit} model calls; raise maxSteps if it needs more.`;
+    return { kind: "failed", error: publicError(new SessionError("step-limit", message)) };
+  }
+
+  #announceEnd(ending: TurnEnding): void {
+    if (ending.kind === "failed") return this.#live.fail(ending.error);
+    if (ending.kind === "aborted") this.#live.push({ type: "abort" });
+    else {
+      const reason = this.#answer.current?.call?.finishReason;
+      this.#live.push({ type: "finish", ...(isFinishReason(reason) && { finishReason: reason }) });
+    }
+    this.#live.end();
+  }
+
+  #logCall(call: ModelCall): void {
+    const { inputTokens, outputTokens } = call.usage ?? {};
+    this.#around.log("model call", {
+      turn: this.#turn.id,
+      model: call.model,
+      finishReason: call.finishReason,
+      inputTokens,
+      outputTokens,
+      durationMs: call.durationMs,
+    });
+  }
+}
+
+const STATE_OF = { done: "done", aborted: "aborted", failed: "failed" } as const satisfies Record<
+  ModelStepOutcome["kind"],
+  EntryState
+>;
+
+function dropEmptyReasoning(step: AnswerStep): void {
+  const kept = step.parts.filter((part) => part.type !== "reasoning" || part.text !== "" || part.providerMetadata);
+  // In place: the stored entry and the branch hold the same array.
+  step.parts.splice(0, step.parts.length, ...kept);
+}
+
+function isFinishReason(
+  reason: ModelCall["finishReason"] | undefined,
+): reason is Exclude<ModelCall["finishReason"], "aborted"> {
+  return reason !== undefined && reason !== "aborted";
+}
+
+/** A provider's own words are for the person who reads the chat; a stack or a path would be in `stack`, which is not used. */
+function describe(error: unknown): string {
+  const message = error instanceof Error ? error.message : String(error);
+  return `The model failed: ${message}`;
+}

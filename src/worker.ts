@@ -1,0 +1,45 @@
+/** Requests to sessions: what is checked before an object is touched, and how it is reached. */
+import { getAgentByName } from "agents";
+import { Hono } from "hono";
+import type { ChatSession } from "./chat-session.ts";
+import { SessionError } from "./errors.ts";
+import { respond } from "./wire/http-api.ts";
+
+const SESSION_ID = /^[A-Za-z0-9_-]{1,128}$/;
+
+/** Query parameters by which a client would steer the agent framework rather than the session. */
+const FRAMEWORK_PARAMETERS = ["_pk", "__agents_transport"];
+
+/** A header by which a client would hand start-up properties to an object that is not running. */
+const FRAMEWORK_HEADER = "x-agents-lifecycle-props";
+
+export interface WorkerEnvironment {
+  ChatSession: DurableObjectNamespace<ChatSession>;
+}
+
+export function createWorker(): ExportedHandler<WorkerEnvironment> {
+  const app = new Hono<{ Bindings: WorkerEnvironment }>();
+  app.get("/health", (c) => c.json({ status: "ok" }));
+  app.get("/", (c) =>
+    c.text("Tidemark chat sessions. Connect a WebSocket to /sessions/:id, or read /sessions/:id/messages.\n"),
+  );
+  app.all("/sessions/:id{.+}", (c) => forward(c.req.raw, c.env));
+  app.notFound((c) => respond(c, new SessionError("not-found", `There is nothing at ${c.req.path}.`)));
+  app.onError((error, c) => respond(c, error));
+  return { fetch: (request, env, ctx) => app.fetch(request, env, ctx) };
+}
+
+async function forward(request: Request, env: WorkerEnvironment): Promise<Response> {
+  const url = new URL(request.url);
+  const [, , id = "", ...route] = url.pathname.split("/");
+  if (!SESSION_ID.test(id)) {
+    throw new SessionError("invalid-session-id", "A session id is 1 to 128 characters of A-Z, a-z, 0-9, _ and -.");
+  }
+  const upgrade = request.headers.get("upgrade")?.toLowerCase() === "websocket";
+  if (upgrade && route.join("/") !== "") throw new SessionError("not-found", `There is no socket at ${url.pathname}.`);
+  for (const name of FRAMEWORK_PARAMETERS) url.searchParams.delete(name);
+  const headers = new Headers(request.headers);
+  headers.delete(FRAMEWORK_HEADER);
+  const session = await getAgentByName(env.ChatSession, id);
+  return session.fetch(new Request(url, new Request(request, { headers })));
+}
