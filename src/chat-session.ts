@@ -10,16 +10,14 @@ import { createModels, type ModelEnvironment } from "./models/registry.ts";
 import { SessionBuilder } from "./session-builder.ts";
 import { SessionStore } from "./storage/session-store.ts";
 import { Session } from "./turn/session.ts";
-import { AiSdkSocket } from "./wire/ai-sdk-socket.ts";
+import { AiSdkSocket, refuseFrame } from "./wire/ai-sdk-socket.ts";
 import { httpApi } from "./wire/http-api.ts";
 
 export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extends Agent<Env & Cloudflare.Env> {
   static override options = { sendIdentityOnConnect: false };
 
   readonly #store: SessionStore;
-  #session: Session | undefined;
-  #socket: AiSdkSocket | undefined;
-  #api: Hono | undefined;
+  #rooms: Rooms | undefined;
 
   constructor(ctx: AgentContext, env: Env & Cloudflare.Env) {
     super(ctx, env);
@@ -31,36 +29,47 @@ export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extend
     return session;
   }
 
+  /** A failure is not thrown: the framework would answer with its stack. The next request tries again. */
   override onStart(): void {
-    const models = createModels(this.env);
-    const session = new Session({
-      id: this.name,
-      store: this.#store,
-      configuration: this.configure(new SessionBuilder()).build(),
-      languageModel: (id) => models.languageModel(id),
-      clock: () => Date.now(),
-      newId: () => crypto.randomUUID(),
-      keepAwake: (work) => this.ctx.waitUntil(this.keepAliveWhile(() => work)),
-      log: (event, details) => log(this.name, event, details),
-    });
-    this.#session = session;
-    this.#socket = new AiSdkSocket(session);
-    this.#api = httpApi(session, () => this.destroy());
-    session.start();
+    try {
+      this.#open();
+    } catch (error) {
+      log(this.name, "start failed", { error });
+    }
+  }
+
+  /** Answers as the framework does, except that what it failed to handle leaves as an error without a stack. */
+  override async fetch(request: Request): Promise<Response> {
+    const response = await super.fetch(request);
+    const leaked = response.status === 500 && !response.headers.get("content-type")?.includes("json");
+    return leaked ? refusal(new Error("the framework failed to handle a request")) : response;
   }
 
   override onRequest(request: Request): Response | Promise<Response> {
-    return this.#api?.fetch(request) ?? new Response(null, { status: 503 });
+    try {
+      return this.#open().api.fetch(request);
+    } catch (error) {
+      log(this.name, "request failed", { error });
+      return refusal(error);
+    }
   }
 
   override onConnect(_connection: Connection, _context: ConnectionContext): void {}
 
   override async onMessage(connection: Connection, message: string | ArrayBuffer): Promise<void> {
-    await this.#socket?.receive(connection, message);
+    let rooms: Rooms;
+    try {
+      rooms = this.#open();
+    } catch (error) {
+      log(this.name, "frame refused", { error });
+      refuseFrame(connection, message, error);
+      return;
+    }
+    await rooms.socket.receive(connection, message);
   }
 
   override onClose(connection: Connection): void {
-    this.#socket?.closed(connection.id);
+    this.#rooms?.socket.closed(connection.id);
   }
 
   /** Called for what nothing else caught. Answers without a stack, and logs the rest. */
@@ -79,9 +88,34 @@ export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extend
     return true;
   }
 
-  get session(): Session | undefined {
-    return this.#session;
+  #open(): Rooms {
+    if (this.#rooms) return this.#rooms;
+    const models = createModels(this.env);
+    const session = new Session({
+      id: this.name,
+      store: this.#store,
+      configuration: this.configure(new SessionBuilder()).build(),
+      languageModel: (id) => models.languageModel(id),
+      clock: () => Date.now(),
+      newId: () => crypto.randomUUID(),
+      keepAwake: (work) => this.ctx.waitUntil(this.keepAliveWhile(() => work)),
+      log: (event, details) => log(this.name, event, details),
+    });
+    session.start();
+    const api = httpApi(session, () => this.destroy());
+    return (this.#rooms = { socket: new AiSdkSocket(session), api });
   }
+}
+
+/** What one running object consists of. */
+interface Rooms {
+  socket: AiSdkSocket;
+  api: Hono;
+}
+
+function refusal(error: unknown): Response {
+  const { code, message, status } = publicError(error);
+  return Response.json({ error: { code, message } }, { status });
 }
 
 function log(session: string, event: string, { error, ...details }: Record<string, unknown>): void {

@@ -27,10 +27,10 @@ const STATUS = {
   "model-unavailable": 502,
   "model-failed": 502,
   "step-limit": 502,
-  "interrupted": 503,
+  interrupted: 503,
   "session-deleted": 410,
-  "misconfigured": 503,
-  "internal": 500,
+  misconfigured: 503,
+  internal: 500,
 } as const;
 
 export type ErrorCode = keyof typeof STATUS;

@@ -205,14 +205,16 @@ function nextMeasure(anchor: Anchor, ledger: Ledger, step: StepReport, traits: M
   const units = freshUnits(ledger) + (anchor.outputReported ? 0 : anchor.said);
   const estimate = units * ratioOf(traits);
   const span = (step.usage.contextInput ?? 0) - anchor.input - (anchor.outputReported ? anchor.output : 0);
-  const segment = readSegment(span, live * traits.factor, estimate);
+  const expected = dropsReasoning(traits, ledger.boundary);
+  const reading = { difference: span, reasoning: live * traits.factor, expected, estimate };
+  const segment = readSegment(reading);
   const start = anchor.measured + (anchor.outputReported ? anchor.output / traits.factor : 0);
   if (!segment) {
     const explained = estimate / traits.factor;
     const rebase = anchor.rebase + span / traits.factor - explained;
-    return { ...standing(anchor), measured: start + explained, rebase, liveReasoning: 0, traits };
+    return { ...standing(anchor), measured: start + explained, rebase, liveReasoning: ledger.boundary === "turn" ? 0 : live, traits };
   }
-  const taught = learnSegment(learnDrop(traits, segment, live * traits.factor, estimate, ledger.boundary), segment.tokens, units);
+  const taught = learnSegment(learnDrop(traits, segment, reading, ledger.boundary), segment.tokens, units);
   return {
     ...resplit(anchor, taught),
     measured: start + span / traits.factor,

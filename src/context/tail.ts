@@ -5,7 +5,7 @@
  * reads content, and nothing depends on how long the transcript is.
  */
 import { type Anchor, anchorPosition } from "./anchor.ts";
-import { ratioOf } from "./calibration.ts";
+import { dropsReasoning, ratioOf } from "./calibration.ts";
 import type { KnownTokens, Ledger } from "./ledger.ts";
 
 /** The anchors of a branch, in memory or in an index: each question is one row. */
@@ -78,9 +78,15 @@ export interface BranchSizes {
   ledgerBetween(from: number, to: number): number;
 }
 
+/** The newest anchor as the next call will see it: without reasoning that its provider is going to drop. */
+function asRead({ anchor, boundary }: Ledger): Anchor | null {
+  const drops = anchor && dropsReasoning(anchor.models[anchor.prompt.model], boundary);
+  return drops ? { ...anchor, droppedBefore: anchorPosition(anchor) } : anchor;
+}
+
 /** Opens the sizes of a branch. `known` gives the scale when a counter spoke; its absence means none did. */
 export function branchSizes(ledger: Ledger, index: AnchorIndex, known?: Pick<KnownTokens, "scale">): BranchSizes {
-  const { anchor } = ledger;
+  const anchor = asRead(ledger);
   const traits = anchor?.models[anchor.prompt.model];
   const factor = traits?.factor ?? 1;
   const toTokens = factor * (known?.scale ?? 1);
@@ -94,18 +100,10 @@ export function branchSizes(ledger: Ledger, index: AnchorIndex, known?: Pick<Kno
   };
 }
 
-/** Part of an estimate kept in reserve where a budget must hold: the estimator's error on large segments is about this. */
-export const ESTIMATE_RESERVE = 0.03;
-
 /**
  * Index of the first of `positions` (ascending, units before each place where a cut may fall) from which the kept tail
  * fits `budget` tokens; `positions.length` when not even the last does. A binary search: O(log n) sizes are read.
  */
-export function findTailStart(sizes: BranchSizes, ledger: Ledger, positions: readonly number[], budget: number): number {
-  const measuredEnd = ledger.anchor ? anchorPosition(ledger.anchor) : 0;
-  return firstIndex(positions.length, (i) => {
-    const position = positions[i]!;
-    const unmeasured = sizes.tail(Math.max(position, measuredEnd));
-    return sizes.tail(position) + unmeasured * ESTIMATE_RESERVE <= budget;
-  });
+export function findTailStart(sizes: BranchSizes, positions: readonly number[], budget: number): number {
+  return firstIndex(positions.length, (i) => sizes.tail(positions[i]!) <= budget);
 }

@@ -12,7 +12,7 @@ export const INLINE_LENGTH = PIECE_LENGTH;
 /** Cuts between surrogate pairs never, so every piece is valid text on its own. */
 export function cutIntoPieces(text: string): string[] {
   const pieces: string[] = [];
-  for (let start = 0; start < text.length; ) {
+  for (let start = 0; start < text.length;) {
     let end = Math.min(start + PIECE_LENGTH, text.length);
     if (end < text.length && isHighSurrogate(text.charCodeAt(end - 1))) end -= 1;
     pieces.push(text.slice(start, end));

@@ -187,6 +187,14 @@ export class SessionStore {
     ).map(toHead);
   }
 
+  /** Every entry of a message, all versions and steps, in order of storing. Scans: later steps have no index. */
+  entriesOf(messageId: string): Entry[] {
+    return this.#all<FullEntryRow>(
+      `SELECT ${ALL_COLUMNS} FROM tidemark_entry WHERE message_id = ? ORDER BY seq`,
+      messageId,
+    ).map((row) => this.#toEntry(row));
+  }
+
   /**
    * Entries from `from` towards the root, newest first. Stop iterating to stop reading.
    * Rows are read in batches by sequence; those of other branches in between are read and passed over.
@@ -202,7 +210,7 @@ export class SessionStore {
 
   /** All entries in order of storing, from `after` on. */
   *entries(after: Seq = 0): Generator<Entry> {
-    for (let last = after; ; ) {
+    for (let last = after; ;) {
       const rows = this.#all<FullEntryRow>(
         `SELECT ${ALL_COLUMNS} FROM tidemark_entry WHERE seq > ? ORDER BY seq LIMIT ?`,
         last,
@@ -234,9 +242,7 @@ export class SessionStore {
   }
 
   enqueue(request: TurnRequest): QueuedTurn {
-    const { next } = this.#one<{ next: number }>(
-      "SELECT COALESCE(MAX(position), 0) + 1 AS next FROM tidemark_queue",
-    );
+    const { next } = this.#one<{ next: number }>("SELECT COALESCE(MAX(position), 0) + 1 AS next FROM tidemark_queue");
     const queued = { position: next, request };
     cutIntoPieces(JSON.stringify(queued)).forEach((body, n) =>
       this.#run("INSERT INTO tidemark_queue (position, n, body) VALUES (?, ?, ?)", next, n, body),
@@ -288,9 +294,7 @@ export class SessionStore {
   }
 
   #insertPieces(seq: Seq, pieces: string[]): void {
-    pieces.forEach((body, n) =>
-      this.#run("INSERT INTO tidemark_piece (seq, n, body) VALUES (?, ?, ?)", seq, n, body),
-    );
+    pieces.forEach((body, n) => this.#run("INSERT INTO tidemark_piece (seq, n, body) VALUES (?, ?, ?)", seq, n, body));
   }
 
   #joinPieces(seq: Seq): string {

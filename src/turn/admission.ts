@@ -81,7 +81,8 @@ function regenerate(target: string | undefined, history: KnownHistory): Admissio
   const found = target === undefined ? newestToAnswer(history) : firstEntry(target, history);
   if (!found) throw unknownMessage(target ?? "");
   const parent = found.role === "assistant" ? found.parent : found.seq;
-  if (parent === null) throw new SessionError("bad-request", "Nothing comes before this message that could be answered.");
+  if (parent === null)
+    throw new SessionError("bad-request", "Nothing comes before this message that could be answered.");
   return { kind: "run", parent, store: [], update: [] };
 }
 

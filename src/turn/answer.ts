@@ -193,9 +193,7 @@ export class Answer {
     >,
   ): void {
     const found =
-      chunk.type === "tool-approval-response"
-        ? this.#approval(chunk.approvalId)
-        : this.toolCall(chunk.toolCallId);
+      chunk.type === "tool-approval-response" ? this.#approval(chunk.approvalId) : this.toolCall(chunk.toolCallId);
     if (!found) return;
     Object.assign(found.part, toolOutcomeChange(chunk, found.part));
     found.step.dirty = true;
@@ -320,7 +318,12 @@ function toolOutcomeChange(
     case "tool-output-denied":
       return { state: "output-denied" };
     case "tool-output-available":
-      return { state: "output-available", output: chunk.output, ...toolResultExtras(chunk), preliminary: chunk.preliminary };
+      return {
+        state: "output-available",
+        output: chunk.output,
+        ...toolResultExtras(chunk),
+        preliminary: chunk.preliminary,
+      };
     case "tool-output-error":
       return { state: "output-error", errorText: chunk.errorText, ...toolResultExtras(chunk) };
   }

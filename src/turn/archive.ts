@@ -96,7 +96,8 @@ export function restoreArchive(store: SessionStore, text: string, model: string,
     let lastSeq = 0;
     for (const [index, entry] of entries.entries()) {
       const before = entry.parent === null ? 0 : units.get(entry.parent);
-      if (before === undefined || entry.seq <= lastSeq) throw brokenLine(index + 2, "its parent must be an earlier line and its seq above theirs");
+      if (before === undefined || entry.seq <= lastSeq)
+        throw brokenLine(index + 2, "its parent must be an earlier line and its seq above theirs");
       // SAFETY: the shape was checked but for the parts, which are opaque to storage.
       const whole = { ...entry, parts: entry.parts as Part[], call: entry.call as unknown as ModelCall | undefined };
       const size = sizeOf(whole.role, whole.parts, model);
@@ -133,7 +134,10 @@ function countMessages(entries: readonly { step: number; state: EntryState }[]):
 }
 
 /** One entry per step. Usage that the message carries becomes the calls of its steps. */
-function entriesOf(message: UIMessage, now: number): Omit<NewEntry, "parent" | "unitsBefore" | "unitsSaid" | "unitsReturned">[] {
+function entriesOf(
+  message: UIMessage,
+  now: number,
+): Omit<NewEntry, "parent" | "unitsBefore" | "unitsSaid" | "unitsReturned">[] {
   const steps = stepsOf(message.parts);
   const { calls, rest } = reportedCalls(message, steps.length, now);
   return steps.map((parts, step) => ({
@@ -154,7 +158,11 @@ function entriesOf(message: UIMessage, now: number): Omit<NewEntry, "parent" | "
  * step's only when there is just one. Usage on other roles is no report. What became a call is taken out of the
  * metadata, because it is derived from the calls when the message is read.
  */
-function reportedCalls(message: UIMessage, steps: number, now: number): { calls: (ModelCall | undefined)[]; rest: unknown } {
+function reportedCalls(
+  message: UIMessage,
+  steps: number,
+  now: number,
+): { calls: (ModelCall | undefined)[]; rest: unknown } {
   const parsed = ANSWER_METADATA.safeParse(message.metadata);
   if (message.role !== "assistant" || !parsed.success) return { calls: [], rest: message.metadata };
   const { usage, totalUsage, steps: perStep, model, ...others } = parsed.data;

@@ -91,29 +91,19 @@ export class History {
    * and the usage of its calls stays booked. Answers how many messages were erased: an edited one has several versions.
    */
   erase(messageId: string): number {
-    const versions = this.#store.versions(messageId).filter((head) => head.state !== "deleted");
-    if (versions.length === 0) throw unknownMessage(messageId);
-    return this.#store.transaction(() => {
-      for (const head of versions) for (const entry of this.#stepsOf(head)) this.#eraseEntry(entry);
-      const { messages } = this.#store.session;
-      this.#store.saveSession({ messages: messages - versions.length });
-      return versions.length;
+    const entries = this.#store.entriesOf(messageId).filter((entry) => entry.state !== "deleted");
+    if (entries.length === 0) throw unknownMessage(messageId);
+    const erased = entries.filter((entry) => entry.step === 0).length;
+    this.#store.transaction(() => {
+      for (const entry of entries) this.#eraseEntry(entry);
+      this.#store.saveSession({ messages: this.#store.session.messages - erased });
     });
+    return erased;
   }
 
+  /** Its units stay: they say where on the branch everything behind it lies. */
   #eraseEntry(entry: Entry): void {
-    this.#store.update({ ...entry, state: "deleted", parts: [], metadata: undefined, unitsSaid: 0, unitsReturned: 0 });
-  }
-
-  /** The entries of one version of a message. Its later steps follow it in order of storing. */
-  #stepsOf(head: EntryHead): Entry[] {
-    const steps: Entry[] = [];
-    for (const entry of this.#store.entries(head.seq - 1)) {
-      const last = steps.at(-1);
-      if (entry.seq === head.seq || (last && entry.parent === last.seq && sameMessage(head, entry))) steps.push(entry);
-      else if (head.role !== "assistant") break;
-    }
-    return steps;
+    this.#store.update({ ...entry, state: "deleted", parts: [], metadata: undefined });
   }
 
   #summary(head: EntryHead, active: Map<Seq, EntryHead>): BranchSummary {
@@ -137,13 +127,12 @@ export class History {
 
   #endOfMessage(leaf: Seq): Seq {
     const entry = this.#store.entry(leaf);
-    if (!entry) throw new SessionError("unknown-branch", `The session has no branch that ends at ${leaf}; list them with GET /sessions/:id/branches.`);
-    return this.#stepsAfter(entry).at(-1)?.seq ?? entry.seq;
-  }
-
-  /** Later steps of the message that an entry belongs to: a branch never ends inside a message. */
-  #stepsAfter(entry: Entry): Entry[] {
-    return entry.role === "assistant" ? this.#stepsOf(entry) : [entry];
+    if (!entry)
+      throw new SessionError(
+        "unknown-branch",
+        `The session has no branch that ends at ${leaf}; list them with GET /sessions/:id/branches.`,
+      );
+    return chainFrom(entry, this.#store.entriesOf(entry.messageId)).at(-1)?.seq ?? entry.seq;
   }
 
   #newestLeafWith({ messageId, version }: { messageId: string; version?: number }): Seq {
@@ -161,6 +150,13 @@ export class History {
     if (Number.isSafeInteger(seq) && seq > 0) return seq;
     throw new SessionError("bad-request", `"${text}" is not a cursor; pass the cursor of an earlier page.`);
   }
+}
+
+/** The later steps of a message that follow one of its entries; a branch never ends inside a message. */
+function chainFrom(entry: Entry, entries: readonly Entry[]): Entry[] {
+  const chain = [entry];
+  for (const next of entries) if (next.parent === chain.at(-1)?.seq) chain.push(next);
+  return chain;
 }
 
 function toPage(newestFirst: Entry[][], cursor: string | null): MessagePage {

@@ -43,7 +43,9 @@ const REPORTED_CALL = z.looseObject({
   state: z.string(),
   output: z.unknown().optional(),
   errorText: z.string().optional(),
-  approval: z.looseObject({ id: z.string(), approved: z.boolean().optional(), reason: z.string().optional() }).optional(),
+  approval: z
+    .looseObject({ id: z.string(), approved: z.boolean().optional(), reason: z.string().optional() })
+    .optional(),
 });
 
 /** Parts a person can say. */
@@ -85,7 +87,10 @@ export async function readIncoming(
       };
     }
     case "system":
-      throw new SessionError("invalid-message", `Message "${last.id}" has the role system; set the system prompt with PATCH /sessions/:id instead.`);
+      throw new SessionError(
+        "invalid-message",
+        `Message "${last.id}" has the role system; set the system prompt with PATCH /sessions/:id instead.`,
+      );
   }
 }
 
@@ -148,7 +153,10 @@ function checkUrls(message: UIMessage): void {
       throw new SessionError("invalid-message", `A user message cannot have a part of type "${part.type}".`);
     }
     if ("url" in part && typeof part.url === "string" && !isFetchable(part.url)) {
-      throw new SessionError("invalid-message", `Message "${message.id}" has a part whose url is not a data, http or https URL.`);
+      throw new SessionError(
+        "invalid-message",
+        `Message "${message.id}" has a part whose url is not a data, http or https URL.`,
+      );
     }
   }
 }
@@ -160,7 +168,8 @@ function isFetchable(url: string): boolean {
 
 function readClientTools(given: unknown, allowed: boolean): ClientTool[] | undefined {
   if (given === undefined || given === null) return undefined;
-  if (!allowed) throw new SessionError("bad-request", "This session takes no client tools; allow them with allowClientTools().");
+  if (!allowed)
+    throw new SessionError("bad-request", "This session takes no client tools; allow them with allowClientTools().");
   const tools = CLIENT_TOOLS.safeParse(given);
   if (tools.success) return tools.data;
   throw new SessionError("bad-request", `clientTools is not valid: ${firstIssue(tools.error)}`);

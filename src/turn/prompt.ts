@@ -28,7 +28,10 @@ export async function promptOf(
   const firstOther = messages.findIndex((message) => message.role !== "system");
   const head = messages.slice(0, firstOther < 0 ? messages.length : firstOther);
   const instructions = [systemPrompt, ...head.map(textOf)].filter((text) => text).join("\n\n");
-  const shown = messages.slice(head.length).map(presentable).filter((message) => message.parts.length > 0);
+  const shown = messages
+    .slice(head.length)
+    .map(presentable)
+    .filter((message) => message.parts.length > 0);
   return {
     instructions: instructions || undefined,
     messages: await convertToModelMessages(shown, { tools, ignoreIncompleteToolCalls: true }),

@@ -44,7 +44,10 @@ export function planRecovery(turn: OpenTurn, answer: readonly Entry[]): Recovery
   /** In a step that was being generated, an input without output is a server tool that was let run. */
   function isRunning(part: Part): boolean {
     if (last?.state !== "streaming" || !last.parts.includes(part)) return false;
-    return isToolPart(part) && (part.state === "input-available" || (part.state === "output-available" && !!part.preliminary));
+    return (
+      isToolPart(part) &&
+      (part.state === "input-available" || (part.state === "output-available" && !!part.preliminary))
+    );
   }
 }
 

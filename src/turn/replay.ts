@@ -51,10 +51,7 @@ function* chunksOfPart(part: Part, index: string): Generator<UIMessageChunk> {
   }
 }
 
-function* chunksOfText(
-  part: Extract<Part, { type: "text" | "reasoning" }>,
-  index: string,
-): Generator<UIMessageChunk> {
+function* chunksOfText(part: Extract<Part, { type: "text" | "reasoning" }>, index: string): Generator<UIMessageChunk> {
   const id = (part.type === "reasoning" && part.id) || index;
   const metadata = part.providerMetadata && { providerMetadata: part.providerMetadata };
   yield { type: `${part.type}-start`, id, ...metadata };

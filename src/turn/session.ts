@@ -104,7 +104,13 @@ export class Session {
   async importMessages(messages: readonly unknown[]): Promise<{ inserted: number; skipped: number }> {
     const checked = distinct(await validated(messages, this.configuration.limits));
     this.line.refuseWhileBusy();
-    return importMessages(this.#parts.store, this.line.branch, checked, modelId(this.configuration.model), this.#parts.clock());
+    return importMessages(
+      this.#parts.store,
+      this.line.branch,
+      checked,
+      modelId(this.configuration.model),
+      this.#parts.clock(),
+    );
   }
 
   /** Everything the session has, as JSON Lines. */
@@ -115,7 +121,12 @@ export class Session {
   /** Brings an exported session back, into an empty one. */
   importArchive(text: string): { inserted: number; skipped: number } {
     this.line.refuseWhileBusy();
-    const { inserted } = restoreArchive(this.#parts.store, text, modelId(this.configuration.model), this.#parts.clock());
+    const { inserted } = restoreArchive(
+      this.#parts.store,
+      text,
+      modelId(this.configuration.model),
+      this.#parts.clock(),
+    );
     this.line.forgetBranch();
     return { inserted, skipped: 0 };
   }
@@ -146,7 +157,8 @@ export class Session {
 function distinct(messages: UIMessage[]): UIMessage[] {
   const seen = new Set<string>();
   for (const { id } of messages) {
-    if (seen.has(id)) throw new SessionError("duplicate-id", `The message id "${id}" stands twice in the request; ids must be unique.`);
+    if (seen.has(id))
+      throw new SessionError("duplicate-id", `The message id "${id}" stands twice in the request; ids must be unique.`);
     seen.add(id);
   }
   return messages;

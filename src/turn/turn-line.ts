@@ -70,9 +70,8 @@ export class TurnLine {
 
   /** Recovers the turn that was open when the object died, then goes on with the queue. Call once at start-up. */
   start(): void {
-    const { turn } = this.#around.store.session;
-    if (turn) this.#recover(turn);
-    else this.#startNext();
+    this.#recoverOpenTurn();
+    this.#startNext();
   }
 
   get busy(): boolean {
@@ -104,7 +103,8 @@ export class TurnLine {
   /** Stops everything without storing more: the session is about to be erased. */
   discard(): void {
     this.#running?.runner.abort();
-    for (const live of this.#waiting.values()) live.fail(publicError(new SessionError("session-deleted", "The session was deleted.")));
+    for (const live of this.#waiting.values())
+      live.fail(publicError(new SessionError("session-deleted", "The session was deleted.")));
     this.#waiting.clear();
   }
 
@@ -162,6 +162,7 @@ export class TurnLine {
 
   #take(request: TurnRequest, sink: StreamSink): Following {
     const { store } = this.#around;
+    this.#recoverOpenTurn();
     if (!this.busy) return this.#begin(request, sink);
     const { queueLength } = this.#around.configuration().limits;
     if (store.queue().length >= queueLength) {
@@ -189,11 +190,17 @@ export class TurnLine {
   }
 
   #answerAgain(messageId: string, sink: StreamSink): Following {
-    const entries = this.branch.message(messageId);
     const live = new LiveStream();
+    this.#replayInto(live, messageId);
+    return { leave: live.follow(sink), abort: () => {} };
+  }
+
+  /** A stored answer as a stream of its own. It may stand on another branch by now. */
+  #replayInto(live: LiveStream, messageId: string): void {
+    const onBranch = this.branch.message(messageId);
+    const entries = onBranch.length ? onBranch : this.#around.store.entriesOf(messageId);
     if (entries.length) for (const chunk of chunksOfMessage(messageOf(entries))) live.push(chunk);
     live.end();
-    return { leave: live.follow(sink), abort: () => {} };
   }
 
   #follow({ runner, live }: Running, sink: StreamSink): Following {
@@ -310,8 +317,21 @@ export class TurnLine {
     const running = { runner, live };
     this.#running = running;
     this.#ended = undefined;
-    this.#around.keepAwake(runner.run().then(() => this.#endOf(running)));
+    this.#around.keepAwake(
+      runner.run().then(
+        () => this.#endOf(running),
+        (error: unknown) => this.#brokenOff(running, error),
+      ),
+    );
     return running;
+  }
+
+  /** Storage refused the end of a turn. There it is still open, so the next request recovers it as after a crash. */
+  #brokenOff(running: Running, error: unknown): void {
+    this.#around.log("turn broken off", { turn: running.runner.turn.id, error });
+    running.live.fail(publicError(error));
+    this.#running = undefined;
+    this.#branch = undefined;
   }
 
   #endOf(running: Running): void {
@@ -332,9 +352,7 @@ export class TurnLine {
         return;
       }
       this.#around.store.dequeue(next.position);
-      const entries = this.branch.message(this.#settleWithoutTurn(admission));
-      if (entries.length) for (const chunk of chunksOfMessage(messageOf(entries))) live.push(chunk);
-      live.end();
+      this.#replayInto(live, this.#settleWithoutTurn(admission));
     } catch (error) {
       this.#around.log("queued turn refused", { position: next.position, error });
       this.#around.store.dequeue(next.position);
@@ -343,8 +361,11 @@ export class TurnLine {
     this.#startNext();
   }
 
-  #recover(turn: OpenTurn): void {
+  /** A turn that is open in storage while none runs: its object died, or storage refused its end. */
+  #recoverOpenTurn(): void {
     const { store, clock, log } = this.#around;
+    const { turn } = store.session;
+    if (!turn || this.busy) return;
     const branch = this.#branchOf(turn);
     this.#branch = branch;
     const plan = planRecovery(turn, branch.message(turn.messageId));
@@ -359,7 +380,6 @@ export class TurnLine {
       this.#update(plan.repaired);
       closeTurn(store, turn, branch, clock());
     });
-    this.#startNext();
   }
 
   /** The branch as the turn left it: its steps were stored behind the leaf that the session still names. */

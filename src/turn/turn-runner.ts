@@ -35,10 +35,7 @@ export interface TurnSurroundings {
 }
 
 /** How a turn ended. */
-export type TurnEnding =
-  | { kind: "done" }
-  | { kind: "aborted" }
-  | { kind: "failed"; error: PublicError };
+export type TurnEnding = { kind: "done" } | { kind: "aborted" } | { kind: "failed"; error: PublicError };
 
 export class TurnRunner {
   readonly #turn: OpenTurn;
@@ -71,7 +68,8 @@ export class TurnRunner {
 
   /** Runs to the end and leaves the turn closed in storage, whatever happens. */
   async run(): Promise<TurnEnding> {
-    this.#live.push({ type: "start", messageId: this.#turn.messageId, messageMetadata: this.#metadata() });
+    const metadata = this.#answer.steps.length > 0 && { messageMetadata: this.#metadata() };
+    this.#live.push({ type: "start", messageId: this.#turn.messageId, ...metadata });
     const ending = await this.#steps().catch((error: unknown) => this.#failure(error));
     closeTurn(this.#around.store, this.#turn, this.#around.branch, this.#around.clock());
     this.#announceEnd(ending);
@@ -86,7 +84,7 @@ export class TurnRunner {
   async #steps(): Promise<TurnEnding> {
     const { configuration } = this.#around;
     const tools = toolSetOf(configuration.tools, this.#turn.clientTools ?? []);
-    for (let taken = 0; ; ) {
+    for (let taken = 0; ;) {
       const outcome = await this.#step(tools);
       taken += 1;
       if (outcome.kind === "aborted") return { kind: "aborted" };

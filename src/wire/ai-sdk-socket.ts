@@ -47,7 +47,7 @@ export class AiSdkSocket {
     try {
       await this.#handle(socket, this.#read(data));
     } catch (error) {
-      sendError(socket, requestIdIn(data), publicError(error));
+      refuseFrame(socket, data, error);
       if (!(error instanceof SessionError)) console.error("frame failed", error);
     }
   }
@@ -163,6 +163,11 @@ class RequestSink implements StreamSink {
     this.done = true;
     this.#onDone();
   }
+}
+
+/** Answers a frame with the error that came of it, on the request it belongs to. */
+export function refuseFrame(socket: FrameSocket, data: unknown, error: unknown): void {
+  sendError(socket, requestIdIn(data), publicError(error));
 }
 
 /** Stock clients show `errorText` alone, so the code stands in it too. */

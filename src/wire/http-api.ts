@@ -54,7 +54,10 @@ export function httpApi(session: Session, erase: () => Promise<void>): Hono {
     return c.json(session.history.usage(before, limit));
   });
   api.get("/export", (c) => {
-    const headers = { "content-type": "application/jsonl", "content-disposition": 'attachment; filename="session.jsonl"' };
+    const headers = {
+      "content-type": "application/jsonl",
+      "content-disposition": 'attachment; filename="session.jsonl"',
+    };
     return c.body(streamOf(session.exportLines()), 200, headers);
   });
   api.notFound((c) => respond(c, notFound(c)));
