@@ -63,6 +63,8 @@ export interface NewEntry {
   metadata?: unknown;
   /** the model call that produced it; absent for what no model said here */
   call?: ModelCall;
+  /** what the call measured, for the context room alone (`Anchor`); absent where nothing usable was reported */
+  anchor?: object;
   /** estimator units of everything before it on its branch; written once */
   unitsBefore: number;
   /** estimator units of what was said: a whole message, or a step's output without its tool results */
@@ -79,7 +81,7 @@ export interface Entry extends NewEntry {
 }
 
 /** An entry without its content: enough to walk a branch and to size it. */
-export type EntryHead = Omit<Entry, "parts" | "metadata" | "call">;
+export type EntryHead = Omit<Entry, "parts" | "metadata" | "call" | "anchor">;
 
 /** What makes a turn run. */
 export type TurnTrigger = "submit" | "regenerate" | "continue";

@@ -9,7 +9,7 @@ const HIGHEST_RATIO = 4;
  * Units that the fitted weights are worth as evidence. A segment much smaller than this says little beside them; a
  * model they were not fitted for is learned after a few of this size (measured in `bench/accuracy.ts`).
  */
-const PRIOR_UNITS = 1e12;
+const PRIOR_UNITS = 10_000;
 
 /** Share of older evidence kept for each prior's worth of new: content changes within a session. */
 const FADE = 0.5;

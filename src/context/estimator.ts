@@ -86,6 +86,20 @@ export function estimateReasoning(parts: readonly Part[], weights: Weights): num
 }
 
 /**
+ * Tokens of a second family for one of a first, in given texts: what a change of models is expected to do to a prompt
+ * (`Prompt.rescale`). Reads every text twice, once per change of model.
+ */
+export function compareFamilies(texts: Iterable<string>, from: Weights, to: Weights): number {
+  let before = 0;
+  let after = 0;
+  for (const text of texts) {
+    before += weigh(text, from);
+    after += weigh(text, to);
+  }
+  return before > 0 ? after / before : 1;
+}
+
+/**
  * Units of what one part adds to what was said. All that the AI SDK sends counts (`convertToModelMessages`), and only
  * that: sources, data parts and step boundaries stay with the client.
  */

@@ -43,6 +43,7 @@ const MIGRATIONS: readonly (readonly string[])[] = [
       created_at INTEGER NOT NULL,
       metadata TEXT,
       call TEXT,
+      anchor TEXT,
       parts TEXT NOT NULL,
       pieces INTEGER NOT NULL
     )`,

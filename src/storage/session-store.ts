@@ -48,13 +48,14 @@ interface EntryRow extends Record<string, SqlStorageValue> {
 interface FullEntryRow extends EntryRow {
   metadata: string | null;
   call: string | null;
+  anchor: string | null;
   parts: string;
   pieces: number;
 }
 
 const HEAD_COLUMNS =
   "seq, parent, message_id, version, step, role, state, units_before, units_said, units_returned, created_at";
-const ALL_COLUMNS = `${HEAD_COLUMNS}, metadata, call, parts, pieces`;
+const ALL_COLUMNS = `${HEAD_COLUMNS}, metadata, call, anchor, parts, pieces`;
 
 export class SessionStore {
   readonly #backend: SqlBackend;
@@ -128,8 +129,8 @@ export class SessionStore {
     const pieces = parts.length > INLINE_LENGTH ? cutIntoPieces(parts) : [];
     const { seq } = this.#one<{ seq: number }>(
       `INSERT INTO tidemark_entry (seq, parent, message_id, version, step, role, state, units_before, units_said,
-         units_returned, created_at, metadata, call, parts, pieces)
-       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq`,
+         units_returned, created_at, metadata, call, anchor, parts, pieces)
+       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq`,
       given,
       entry.parent,
       entry.messageId,
@@ -143,6 +144,7 @@ export class SessionStore {
       entry.createdAt,
       json(entry.metadata),
       json(entry.call),
+      json(entry.anchor),
       pieces.length ? "" : parts,
       pieces.length,
     );
@@ -160,13 +162,14 @@ export class SessionStore {
     );
     if (before > 0) this.#run("DELETE FROM tidemark_piece WHERE seq = ?", entry.seq);
     this.#run(
-      `UPDATE tidemark_entry SET state = ?, units_said = ?, units_returned = ?, metadata = ?, call = ?, parts = ?,
+      `UPDATE tidemark_entry SET state = ?, units_said = ?, units_returned = ?, metadata = ?, call = ?, anchor = ?, parts = ?,
          pieces = ? WHERE seq = ?`,
       entry.state,
       entry.unitsSaid,
       entry.unitsReturned,
       json(entry.metadata),
       json(entry.call),
+      json(entry.anchor),
       pieces.length ? "" : parts,
       pieces.length,
       entry.seq,
@@ -231,6 +234,14 @@ export class SessionStore {
     ).map(toHead);
   }
 
+  /** The newest anchor of any branch. */
+  newestAnchor(): object | undefined {
+    const row = this.#maybe<{ anchor: string }>(
+      "SELECT anchor FROM tidemark_entry WHERE anchor IS NOT NULL ORDER BY seq DESC LIMIT 1",
+    );
+    return row && JSON.parse(row.anchor);
+  }
+
   /** Booked calls before `before`, newest first. */
   usage(before: Seq, limit: number): UsageRecord[] {
     return this.#all<{ seq: number; message_id: string; step: number; call: string }>(
@@ -290,6 +301,7 @@ export class SessionStore {
       parts: JSON.parse(parts),
       ...(row.metadata !== null && { metadata: JSON.parse(row.metadata) }),
       ...(row.call !== null && { call: JSON.parse(row.call) }),
+      ...(row.anchor !== null && { anchor: JSON.parse(row.anchor) }),
     };
   }
 

@@ -7,6 +7,7 @@
  */
 import type { DynamicToolUIPart, ToolUIPart, UIMessageChunk } from "ai";
 import type { Entry, EntryState, ModelCall, Part } from "../records.ts";
+import type { Reading } from "./gauge.ts";
 
 type ToolPart = ToolUIPart | DynamicToolUIPart;
 type TextPart = Extract<Part, { type: "text" }>;
@@ -17,6 +18,8 @@ export interface AnswerStep {
   parts: Part[];
   state: EntryState;
   call?: ModelCall;
+  /** the branch as the call saw it, once it has settled */
+  reading?: Reading;
   /** the stored entry, once there is one */
   entry?: Entry;
   /** whether memory holds more than the stored entry */

@@ -1,6 +1,24 @@
-/** How large things are, in estimator units: the turn's view of the context room. */
-import { estimateParts, weightsFor } from "../context/estimator.ts";
-import type { Part, Role } from "../records.ts";
+/**
+ * Known context tokens of a branch: the turn's side of the context room.
+ *
+ * The context room is arithmetic over numbers. This file tells it where those numbers stand: entries carry units,
+ * answered steps carry anchors, and a prompt is described by what it is built from besides the messages.
+ */
+import { asSchema, type ToolSet } from "ai";
+import type { Anchor, Prompt as PromptVersion } from "../context/anchor.ts";
+import {
+  estimateParts,
+  estimateReasoning,
+  estimateSystem,
+  estimateTools,
+  weightsFor,
+  type ToolDescription,
+} from "../context/estimator.ts";
+import { anchorFor, knownTokens, openLedger, type KnownTokens, type Ledger } from "../context/ledger.ts";
+import { anchorIndex, branchSizes } from "../context/tail.ts";
+import { normaliseUsage } from "../context/usage.ts";
+import type { Entry, ModelCall, Part, Role } from "../records.ts";
+import type { Branch } from "./branch.ts";
 
 /** Units of one entry, as it stores them. */
 export interface EntrySize {
@@ -12,4 +30,96 @@ export interface EntrySize {
 export function sizeOf(role: Role, parts: readonly Part[], model: string): EntrySize {
   const { said, returned } = estimateParts(role, parts, weightsFor(model));
   return { unitsSaid: said, unitsReturned: returned };
+}
+
+/** What belongs to no message: system prompt and tools, weighed and named. */
+export interface Overhead {
+  key: string;
+  systemUnits: number;
+  toolsUnits: number;
+}
+
+export async function overheadOf(systemPrompt: string | undefined, tools: ToolSet, model: string): Promise<Overhead> {
+  const described = await Promise.all(Object.entries(tools).map(describe));
+  const weights = weightsFor(model);
+  return {
+    key: await fingerprint(JSON.stringify([systemPrompt ?? "", described])),
+    systemUnits: estimateSystem(systemPrompt, weights),
+    toolsUnits: estimateTools(described, weights),
+  };
+}
+
+/** The branch as a call sees it, and what its prompt is built from. Taken before a call, read again when it settles. */
+export interface Reading {
+  ledger: Ledger;
+  prompt: PromptVersion;
+  known: KnownTokens;
+}
+
+/** `kin` is an anchor of another branch, asked for when this one has none. */
+export function readGauge(branch: Branch, overhead: Overhead, model: string, kin: () => Anchor | null): Reading {
+  const { entries } = branch;
+  const at = entries.findLastIndex((entry) => entry.anchor !== undefined);
+  const anchor = anchorOf(entries[at]);
+  const ledger = openLedger(anchor, entries.slice(Math.max(0, at)), anchor ? null : kin());
+  const prompt = { ...BARE_PROMPT, ...erasedFrom(entries, ledger), ...overheadIn(overhead), model };
+  return { ledger, prompt, known: knownTokens(ledger, prompt) };
+}
+
+/** What a settled call measured, for the entry of its step; `undefined` when its report says nothing. */
+export function measured(
+  reading: Reading,
+  call: ModelCall,
+  step: Pick<Entry, "unitsBefore" | "unitsSaid" | "parts">,
+): Anchor | undefined {
+  const anchor = anchorFor(reading.ledger, {
+    prompt: reading.prompt,
+    usage: normaliseUsage(call.usage),
+    at: step.unitsBefore,
+    said: step.unitsSaid,
+    reasoningUnits: estimateReasoning(step.parts, weightsFor(call.model)),
+  });
+  return anchor ?? undefined;
+}
+
+/** The anchor on an entry, if a call left one there. */
+export function anchorOf(entry: Pick<Entry, "anchor"> | undefined): Anchor | null {
+  // SAFETY: the column is written by `measured` alone.
+  return (entry?.anchor as Anchor | undefined) ?? null;
+}
+
+/** A prompt with nothing taken out of the branch and nothing put in its place. */
+const BARE_PROMPT = { overlay: null, covered: 0, summary: 0, pruneKey: "", pruned: 0 };
+
+function overheadIn({
+  key,
+  systemUnits,
+  toolsUnits,
+}: Overhead): Pick<PromptVersion, "overheadKey" | "systemUnits" | "toolsUnits"> {
+  return { overheadKey: key, systemUnits, toolsUnits };
+}
+
+/** Erased messages keep their place on the branch and are not in the prompt. */
+function erasedFrom(entries: readonly Entry[], ledger: Ledger): Pick<PromptVersion, "pruneKey" | "pruned"> {
+  const erased = entries.filter((entry) => entry.state === "deleted");
+  if (erased.length === 0) return { pruneKey: "", pruned: 0 };
+  const anchors = entries.flatMap((entry) => anchorOf(entry) ?? []);
+  const sizes = branchSizes(ledger, anchorIndex(anchors));
+  const pruned = erased.reduce((sum, { unitsBefore, unitsSaid, unitsReturned }) => {
+    return sum + sizes.ledgerBetween(unitsBefore, unitsBefore + unitsSaid + unitsReturned);
+  }, 0);
+  return { pruneKey: erased.map((entry) => entry.seq).join(","), pruned };
+}
+
+async function describe([name, { description, inputSchema }]: [string, ToolSet[string]]): Promise<ToolDescription> {
+  return {
+    name,
+    description: typeof description === "string" ? description : undefined,
+    inputSchema: await asSchema(inputSchema).jsonSchema,
+  };
+}
+
+async function fingerprint(text: string): Promise<string> {
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
+  return Array.from(new Uint8Array(digest, 0, 8), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -12,7 +12,7 @@ import { Answer, awaitsModel, type AnswerStep } from "./answer.ts";
 import type { Branch } from "./branch.ts";
 import { closeTurn } from "./closing.ts";
 import { modelId, type Configuration } from "./configuration.ts";
-import { sizeOf } from "./gauge.ts";
+import { measured, overheadOf, readGauge, sizeOf, anchorOf, type Overhead, type Reading } from "./gauge.ts";
 import type { LiveStream } from "./live-stream.ts";
 import { modelStep, type ModelStepOutcome } from "./model-step.ts";
 import { promptOf } from "./prompt.ts";
@@ -84,8 +84,9 @@ export class TurnRunner {
   async #steps(): Promise<TurnEnding> {
     const { configuration } = this.#around;
     const tools = toolSetOf(configuration.tools, this.#turn.clientTools ?? []);
+    const overhead = await overheadOf(configuration.systemPrompt, tools, modelId(configuration.model));
     for (let taken = 0; ;) {
-      const outcome = await this.#step(tools);
+      const outcome = await this.#step(tools, overhead);
       taken += 1;
       if (outcome.kind === "aborted") return { kind: "aborted" };
       if (outcome.kind === "failed") return this.#failure(outcome.error);
@@ -94,10 +95,11 @@ export class TurnRunner {
     }
   }
 
-  async #step(tools: ToolSet): Promise<ModelStepOutcome> {
-    const { branch, configuration, clock } = this.#around;
+  async #step(tools: ToolSet, overhead: Overhead): Promise<ModelStepOutcome> {
+    const { branch, configuration, clock, store } = this.#around;
     const prompt = await promptOf(messagesOf(branch.entries), configuration.systemPrompt, tools);
     const id = modelId(configuration.model);
+    const reading = readGauge(branch, overhead, id, () => anchorOf({ anchor: store.newestAnchor() }));
     const chunks = modelStep({
       model: typeof configuration.model === "string" ? this.#around.languageModel(id) : configuration.model,
       modelId: id,
@@ -111,7 +113,7 @@ export class TurnRunner {
     const known = this.#answer.steps.length;
     for (;;) {
       const next = await chunks.next();
-      if (next.done) return this.#settle(next.value, known);
+      if (next.done) return this.#settle(next.value, known, reading);
       this.#take(next.value);
     }
   }
@@ -129,17 +131,18 @@ export class TurnRunner {
   }
 
   /** Stores the step with its call. A call that ended before it said anything leaves a line in the log and no step. */
-  #settle(outcome: ModelStepOutcome, stepsBefore: number): ModelStepOutcome {
+  #settle(outcome: ModelStepOutcome, stepsBefore: number, reading: Reading): ModelStepOutcome {
     if (outcome.kind !== "done") this.#answer.dropSilentStep();
     const step = this.#answer.steps.length > stepsBefore ? this.#answer.current : undefined;
     if (step) {
-      step.call = outcome.call;
+      step.call = { ...outcome.call, predictedTokens: reading.known.tokens };
+      step.reading = outcome.kind === "done" ? reading : undefined;
       step.state = STATE_OF[outcome.kind];
       step.dirty = true;
       dropEmptyReasoning(step);
     }
     this.#store();
-    this.#logCall(outcome.call);
+    this.#logCall(step?.call ?? outcome.call);
     if (step) this.#live.push({ type: "message-metadata", messageMetadata: this.#metadata() });
     if (step) this.#live.push({ type: "finish-step" });
     return outcome;
@@ -176,7 +179,9 @@ export class TurnRunner {
   #storeStep(step: AnswerStep, index: number): void {
     const { store, branch, clock } = this.#around;
     const size = sizeOf("assistant", step.parts, modelId(this.#around.configuration.model));
-    const content = { parts: step.parts, state: step.state, call: step.call, ...size };
+    const unitsBefore = step.entry?.unitsBefore ?? branch.units;
+    const anchor = this.#anchorOf(step, { ...size, unitsBefore, parts: step.parts });
+    const content = { parts: step.parts, state: step.state, call: step.call, anchor, ...size };
     if (step.entry) store.update(Object.assign(step.entry, content));
     else {
       step.entry = store.insert({
@@ -186,12 +191,18 @@ export class TurnRunner {
         version: 0,
         step: index,
         role: "assistant",
-        unitsBefore: branch.units,
+        unitsBefore,
         createdAt: clock(),
       });
       branch.push(step.entry);
     }
     step.dirty = false;
+  }
+
+  /** What the step's call measured: once, when it has settled. */
+  #anchorOf(step: AnswerStep, size: Parameters<typeof measured>[2]): object | undefined {
+    const { reading, call, entry } = step;
+    return entry?.anchor ?? (reading && call && measured(reading, call, size));
   }
 
   #metadata(): unknown {
@@ -227,6 +238,8 @@ export class TurnRunner {
       finishReason: call.finishReason,
       inputTokens,
       outputTokens,
+      predictedTokens: call.predictedTokens,
+      errorPercent: errorPercent(call),
       durationMs: call.durationMs,
     });
   }
@@ -241,6 +254,13 @@ function dropEmptyReasoning(step: AnswerStep): void {
   const kept = step.parts.filter((part) => part.type !== "reasoning" || part.text !== "" || part.providerMetadata);
   // In place: the stored entry and the branch hold the same array.
   step.parts.splice(0, step.parts.length, ...kept);
+}
+
+/** How far the prediction was off, in percent of what the call read. */
+function errorPercent({ predictedTokens, usage }: ModelCall): number | undefined {
+  const actual = usage?.inputTokens;
+  if (predictedTokens === undefined || !actual || actual < 0) return undefined;
+  return Math.round(((predictedTokens - actual) / actual) * 10_000) / 100;
 }
 
 function isFinishReason(
