@@ -21,6 +21,9 @@ export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extend
 
   constructor(ctx: AgentContext, env: Env & Cloudflare.Env) {
     super(ctx, env);
+    // The base class puts a handler of its own before ours that answers its frames (state, calls). Stock chat clients
+    // close on such answers, so only the method of the class is left.
+    Reflect.deleteProperty(this, "onMessage");
     this.#store = new SessionStore(ctx.storage);
   }
 

@@ -127,6 +127,8 @@ export interface TurnRequest {
   /** user messages in order; empty unless `submit` */
   messages: UIMessage[];
   target?: string;
+  /** whether the client says that it edits `target`; without it the message may just have been sent again */
+  edits?: true;
   toolAnswers?: ToolAnswer[];
   clientTools?: ClientTool[];
 }

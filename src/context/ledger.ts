@@ -90,6 +90,17 @@ function shapeOf(overhead: number, prompt: Prompt): number {
 }
 
 /**
+ * Ledger tokens by which a prompt differs from the one an anchor's call had, the transcript aside. What carries the same
+ * name has the same size, even where later reports would measure it a little differently.
+ */
+function changeSince(anchor: Anchor, prompt: Prompt, overhead: number): number {
+  const then = anchor.prompt;
+  const { covered, summary } = then.overlay === prompt.overlay ? then : prompt;
+  const { pruned } = then.pruneKey === prompt.pruneKey ? then : prompt;
+  return shapeOf(overhead, { ...prompt, covered, summary, pruned }) - shapeOf(anchor.overhead, then) + settledRebase(anchor, prompt);
+}
+
+/**
  * What leaves `rebase` when an overlay is put in force: the unexplained loss lay in old content, and the overlay covers
  * that. Ledger tokens.
  */
@@ -116,7 +127,7 @@ export function knownTokens(ledger: Ledger, prompt: Prompt): KnownTokens {
     return { tokens: Math.round(tokens), basis: "estimated", ...parts };
   }
   const before = anchor.models[anchor.prompt.model]?.factor ?? 1;
-  const change = shapeOf(overhead, prompt) - shapeOf(anchor.overhead, anchor.prompt) + settledRebase(anchor, prompt);
+  const change = changeSince(anchor, prompt, overhead);
   const drop = expectedDrop(anchor, ledger.boundary);
   const standing = contextAfter(anchor) / before - drop + change;
   const tokens = Math.round(Math.max(0, standing * traits.factor) + fresh);

@@ -125,8 +125,7 @@ export class SessionStore {
   }
 
   #insert(given: Seq | null, entry: NewEntry): Entry {
-    const parts = JSON.stringify(entry.parts);
-    const pieces = parts.length > INLINE_LENGTH ? cutIntoPieces(parts) : [];
+    const { parts, metadata, pieces } = contentOf(entry);
     const { seq } = this.#one<{ seq: number }>(
       `INSERT INTO tidemark_entry (seq, parent, message_id, version, step, role, state, units_before, units_said,
          units_returned, created_at, metadata, call, anchor, parts, pieces)
@@ -142,10 +141,10 @@ export class SessionStore {
       entry.unitsSaid,
       entry.unitsReturned,
       entry.createdAt,
-      json(entry.metadata),
+      metadata,
       json(entry.call),
       json(entry.anchor),
-      pieces.length ? "" : parts,
+      parts,
       pieces.length,
     );
     this.#insertPieces(seq, pieces);
@@ -154,8 +153,7 @@ export class SessionStore {
 
   /** Rewrites what may change of an entry: state, parts, metadata, call, and the units of what was said in it. */
   update(entry: Entry): void {
-    const parts = JSON.stringify(entry.parts);
-    const pieces = parts.length > INLINE_LENGTH ? cutIntoPieces(parts) : [];
+    const { parts, metadata, pieces } = contentOf(entry);
     const { pieces: before } = this.#one<{ pieces: number }>(
       "SELECT pieces FROM tidemark_entry WHERE seq = ?",
       entry.seq,
@@ -167,10 +165,10 @@ export class SessionStore {
       entry.state,
       entry.unitsSaid,
       entry.unitsReturned,
-      json(entry.metadata),
+      metadata,
       json(entry.call),
       json(entry.anchor),
-      pieces.length ? "" : parts,
+      parts,
       pieces.length,
       entry.seq,
     );
@@ -295,11 +293,10 @@ export class SessionStore {
   }
 
   #toEntry(row: FullEntryRow): Entry {
-    const parts = row.pieces > 0 ? this.#joinPieces(row.seq) : row.parts;
+    const content = row.pieces > 0 ? this.#joinPieces(row.seq) : contentText(row.parts, row.metadata);
     return {
       ...toHead(row),
-      parts: JSON.parse(parts),
-      ...(row.metadata !== null && { metadata: JSON.parse(row.metadata) }),
+      ...(JSON.parse(content) as Pick<Entry, "parts" | "metadata">),
       ...(row.call !== null && { call: JSON.parse(row.call) }),
       ...(row.anchor !== null && { anchor: JSON.parse(row.anchor) }),
     };
@@ -398,6 +395,18 @@ function toHead(row: EntryRow): EntryHead {
     unitsReturned: row.units_returned,
     createdAt: row.created_at,
   };
+}
+
+/** What of an entry has no bound: in its columns, or when that is too much for a row all of it in pieces. */
+function contentOf(entry: NewEntry): { parts: string; metadata: string | null; pieces: string[] } {
+  const parts = JSON.stringify(entry.parts);
+  const metadata = json(entry.metadata);
+  if (parts.length + (metadata?.length ?? 0) <= INLINE_LENGTH) return { parts, metadata, pieces: [] };
+  return { parts: "", metadata: null, pieces: cutIntoPieces(contentText(parts, metadata)) };
+}
+
+function contentText(parts: string, metadata: string | null): string {
+  return metadata === null ? `{"parts":${parts}}` : `{"parts":${parts},"metadata":${metadata}}`;
 }
 
 function json(value: unknown): string | null {

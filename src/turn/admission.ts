@@ -18,6 +18,8 @@ export interface KnownHistory {
   onBranch(messageId: string): Entry[];
   /** the newest message of a role on the active branch */
   newest(role: Entry["role"]): Entry[];
+  /** first entry of the answer that follows an entry on the active branch */
+  answerTo(seq: Seq): Entry | undefined;
   /** first entry of every version of a message, on any branch */
   versions(messageId: string): EntryHead[];
   entry(seq: Seq): Entry | undefined;
@@ -70,8 +72,8 @@ function edit(request: TurnRequest, target: string, history: KnownHistory): Admi
   if (!isDeepEqualData(current.parts, edited.parts)) {
     return { kind: "run", parent: current.parent, store: [{ message: edited, version: versions.length }], update: [] };
   }
-  const answer = history.newest("assistant")[0];
-  if (answer && history.leaf?.messageId === answer.messageId && answer.parent === current.seq) {
+  const answer = history.answerTo(current.seq);
+  if (answer && (!request.edits || history.leaf?.messageId === answer.messageId)) {
     return { kind: "answered", messageId: answer.messageId };
   }
   return { kind: "run", parent: current.seq, store: [], update: [] };

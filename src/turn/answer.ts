@@ -174,7 +174,7 @@ export class Answer {
     }
     const part = existing ?? newToolPart(chunk);
     Object.assign(part, toolInputChange(chunk), {
-      ...(chunk.title !== undefined && { title: chunk.title }),
+      ...(chunk.type !== "tool-input-error" && chunk.title !== undefined && { title: chunk.title }),
       ...(chunk.toolMetadata !== undefined && { toolMetadata: chunk.toolMetadata }),
       ...(chunk.providerExecuted !== undefined && { providerExecuted: chunk.providerExecuted }),
     });
@@ -219,7 +219,7 @@ export class Answer {
       (part): part is Extract<Part, { data: unknown }> =>
         chunk.id !== undefined && "data" in part && part.type === chunk.type && part.id === chunk.id,
     );
-    if (!existing) return this.#add({ type: chunk.type, ...(chunk.id && { id: chunk.id }), data: chunk.data });
+    if (!existing) return this.#add({ ...chunk });
     existing.data = chunk.data;
     for (const step of this.steps) if (step.parts.includes(existing)) step.dirty = true;
   }
@@ -328,7 +328,14 @@ function toolOutcomeChange(
         preliminary: chunk.preliminary,
       };
     case "tool-output-error":
-      return { state: "output-error", errorText: chunk.errorText, ...toolResultExtras(chunk) };
+      // A preliminary output is not the result of a call that failed.
+      return {
+        state: "output-error",
+        errorText: chunk.errorText,
+        output: undefined,
+        preliminary: undefined,
+        ...toolResultExtras(chunk),
+      };
   }
 }
 

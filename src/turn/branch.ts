@@ -3,10 +3,12 @@ import type { Entry, Seq } from "../records.ts";
 
 export class Branch {
   readonly #entries: Entry[];
+  #erased: Entry[];
 
   /** `newestFirst` is consumed once. */
   constructor(newestFirst: Iterable<Entry>) {
     this.#entries = [...newestFirst].toReversed();
+    this.#erased = this.#entries.filter((entry) => entry.state === "deleted");
   }
 
   get entries(): readonly Entry[] {
@@ -21,6 +23,11 @@ export class Branch {
   get units(): number {
     const leaf = this.leaf;
     return leaf ? leaf.unitsBefore + leaf.unitsSaid + leaf.unitsReturned : 0;
+  }
+
+  /** Entries that were erased and keep their place. */
+  get erased(): readonly Entry[] {
+    return this.#erased;
   }
 
   push(entry: Entry): void {
@@ -38,6 +45,7 @@ export class Branch {
     const index = seq === null ? -1 : this.#entries.findLastIndex((entry) => entry.seq === seq);
     if (seq !== null && index < 0) return false;
     this.#entries.length = index + 1;
+    this.#erased = this.#erased.filter((entry) => seq !== null && entry.seq <= seq);
     return true;
   }
 
@@ -50,6 +58,12 @@ export class Branch {
       else if (found.length) break;
     }
     return found;
+  }
+
+  /** The first entry of the answer that follows an entry; `undefined` when it was not answered. */
+  answerTo(seq: Seq): Entry | undefined {
+    const next = this.#entries.findLast((entry) => entry.parent === seq);
+    return next?.role === "assistant" && next.state !== "deleted" ? next : undefined;
   }
 
   /** The newest message of a role, in order of its steps; empty when there is none. */

@@ -62,7 +62,7 @@ export function readGauge(branch: Branch, overhead: Overhead, model: string, kin
   const at = entries.findLastIndex((entry) => entry.anchor !== undefined);
   const anchor = anchorOf(entries[at]);
   const ledger = openLedger(anchor, entries.slice(Math.max(0, at)), anchor ? null : kin());
-  const prompt = { ...BARE_PROMPT, ...erasedFrom(entries, ledger), ...overheadIn(overhead), model };
+  const prompt = { ...BARE_PROMPT, ...erasedFrom(branch, ledger), ...overheadIn(overhead), model };
   return { ledger, prompt, known: knownTokens(ledger, prompt) };
 }
 
@@ -100,8 +100,7 @@ function overheadIn({
 }
 
 /** Erased messages keep their place on the branch and are not in the prompt. */
-function erasedFrom(entries: readonly Entry[], ledger: Ledger): Pick<PromptVersion, "pruneKey" | "pruned"> {
-  const erased = entries.filter((entry) => entry.state === "deleted");
+function erasedFrom({ entries, erased }: Branch, ledger: Ledger): Pick<PromptVersion, "pruneKey" | "pruned"> {
   if (erased.length === 0) return { pruneKey: "", pruned: 0 };
   const anchors = entries.flatMap((entry) => anchorOf(entry) ?? []);
   const sizes = branchSizes(ledger, anchorIndex(anchors));

@@ -74,6 +74,9 @@ export async function readIncoming(
       return { ...base, trigger: "continue", target: last.id, toolAnswers: toolAnswersOf(last) };
     case "user": {
       const edited = isKnown(last.id);
+      if (!edited && incoming.messageId !== undefined && !isKnown(incoming.messageId)) {
+        throw new SessionError("unknown-message", `The session has no message "${incoming.messageId}" to edit.`);
+      }
       const fresh = edited ? [last] : freshTail(incoming.messages, isKnown, limits);
       const messages = await validated(fresh, limits);
       const before = MESSAGE_HEAD.safeParse(incoming.messages.at(-1 - fresh.length)).data;
@@ -82,7 +85,7 @@ export async function readIncoming(
         ...base,
         trigger: "submit",
         messages,
-        ...(edited && { target: last.id }),
+        ...(edited && { target: last.id, ...(incoming.messageId === last.id && { edits: true }) }),
         ...(toolAnswers.length > 0 && { toolAnswers }),
       };
     }

@@ -69,18 +69,14 @@ function* chunksOfTool(part: Extract<Part, { toolCallId: string }>): Generator<U
     ...(part.title !== undefined && { title: part.title }),
     ...(part.toolMetadata && { toolMetadata: part.toolMetadata }),
     ...(part.providerExecuted !== undefined && { providerExecuted: part.providerExecuted }),
+    ...(part.callProviderMetadata && { providerMetadata: part.callProviderMetadata }),
   };
   if (part.state === "input-streaming") {
-    yield { type: "tool-input-start", ...call };
+    yield { type: "tool-input-start", ...call, ...(part.inputEncoding && { inputEncoding: part.inputEncoding }) };
     if (part.rawInput) yield { type: "tool-input-delta", toolCallId: part.toolCallId, inputTextDelta: part.rawInput };
     return;
   }
-  yield {
-    type: "tool-input-available",
-    ...call,
-    input: part.input,
-    ...(part.callProviderMetadata && { providerMetadata: part.callProviderMetadata }),
-  };
+  yield { type: "tool-input-available", ...call, input: part.input };
   if (part.approval) yield* chunksOfApproval(part.toolCallId, part.approval);
   yield* chunksOfOutcome(part);
 }
@@ -119,7 +115,7 @@ function* chunksOfOutcome(part: Extract<Part, { toolCallId: string }>): Generato
       type: "tool-output-available",
       ...result,
       output: part.output ?? null,
-      ...(part.preliminary && { preliminary: true }),
+      ...(part.preliminary !== undefined && { preliminary: part.preliminary }),
     };
   } else if (part.state === "output-error") yield { type: "tool-output-error", ...result, errorText: part.errorText };
   else if (part.state === "output-denied") yield { type: "tool-output-denied", toolCallId: part.toolCallId };

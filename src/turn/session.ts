@@ -7,9 +7,11 @@ import type { LanguageModel, UIMessage } from "ai";
 import { SessionError } from "../errors.ts";
 import type { SessionSettings, UsageTotals } from "../records.ts";
 import type { SessionStore } from "../storage/session-store.ts";
-import { archiveLines, importMessages, restoreArchive } from "./archive.ts";
+import { archiveLines, restoreArchive } from "./archive.ts";
 import { modelId, withSettings, type Configuration } from "./configuration.ts";
 import { History } from "./history.ts";
+import { overheadOf } from "./gauge.ts";
+import { importMessages } from "./imported-messages.ts";
 import { validated } from "./incoming.ts";
 import { TurnLine } from "./turn-line.ts";
 
@@ -103,14 +105,11 @@ export class Session {
   /** Stores messages of any role without calling a model. Known ids are skipped. */
   async importMessages(messages: readonly unknown[]): Promise<{ inserted: number; skipped: number }> {
     const checked = distinct(await validated(messages, this.configuration.limits));
+    const { systemPrompt, tools, model } = this.configuration;
+    const overhead = await overheadOf(systemPrompt, tools, modelId(model));
     this.line.refuseWhileBusy();
-    return importMessages(
-      this.#parts.store,
-      this.line.branch,
-      checked,
-      modelId(this.configuration.model),
-      this.#parts.clock(),
-    );
+    const { store, clock } = this.#parts;
+    return importMessages(checked, { store, branch: this.line.branch, model: modelId(model), overhead, now: clock() });
   }
 
   /** Everything the session has, as JSON Lines. */
@@ -121,12 +120,7 @@ export class Session {
   /** Brings an exported session back, into an empty one. */
   importArchive(text: string): { inserted: number; skipped: number } {
     this.line.refuseWhileBusy();
-    const { inserted } = restoreArchive(
-      this.#parts.store,
-      text,
-      modelId(this.configuration.model),
-      this.#parts.clock(),
-    );
+    const { inserted } = restoreArchive(this.#parts.store, text, this.#parts.clock());
     this.line.forgetBranch();
     return { inserted, skipped: 0 };
   }

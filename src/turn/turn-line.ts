@@ -228,6 +228,7 @@ export class TurnLine {
         leaf: branch.leaf,
         onBranch: (id) => branch.message(id),
         newest: (role) => branch.newest(role),
+        answerTo: (seq) => branch.answerTo(seq),
         versions: (id) => store.versions(id),
         entry: (seq) => store.entry(seq),
       },

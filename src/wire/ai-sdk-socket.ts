@@ -25,6 +25,9 @@ const FRAME = z.discriminatedUnion("type", [
   z.object({ type: z.literal("abort"), requestId: REQUEST_ID }),
 ]);
 
+/** What is needed of a frame that is refused. */
+const ANY_FRAME = z.object({ requestId: z.string() });
+
 type SendFrame = Extract<z.infer<typeof FRAME>, { type: "send" }>;
 
 /** What is needed of a socket. `send` throws when it is closed. */
@@ -167,7 +170,9 @@ class RequestSink implements StreamSink {
 
 /** Answers a frame with the error that came of it, on the request it belongs to. */
 export function refuseFrame(socket: FrameSocket, data: unknown, error: unknown): void {
-  sendError(socket, requestIdIn(data), publicError(error));
+  const refusal = publicError(error);
+  const parse = refusal.code !== "frame-too-large";
+  sendError(socket, requestIdIn(data, parse), refusal);
 }
 
 /** Stock clients show `errorText` alone, so the code stands in it too. */
@@ -191,8 +196,17 @@ function parseJson(text: string): unknown {
   }
 }
 
-/** The id an unreadable frame was sent under: stock clients write it near the front. Empty when it cannot be told. */
-function requestIdIn(data: unknown): string {
+/**
+ * The id a refused frame was sent under. In one that cannot be parsed it is looked for near the front, where stock
+ * clients write it. Empty when it cannot be told.
+ */
+function requestIdIn(data: unknown, parse: boolean): string {
   if (typeof data !== "string") return "";
-  return /"requestId"\s*:\s*"([^"\\]{1,256})"/.exec(data.slice(0, 1_024))?.[1] ?? "";
+  const atFront = /"requestId"\s*:\s*"([^"\\]{1,256})"/.exec(data.slice(0, 1_024))?.[1] ?? "";
+  if (!parse) return atFront;
+  try {
+    return ANY_FRAME.parse(JSON.parse(data)).requestId;
+  } catch (error) {
+    return error instanceof SyntaxError ? atFront : "";
+  }
 }

@@ -1,0 +1,116 @@
+/**
+ * Messages that come from elsewhere: an import, a seed, a test.
+ *
+ * They are stored as if they had been said here. Usage they carry is booked and measures the branch as a call would.
+ */
+import type { LanguageModelUsage, UIMessage } from "ai";
+import { z } from "zod";
+import type { ModelCall, NewEntry, Role } from "../records.ts";
+import type { SessionStore } from "../storage/session-store.ts";
+import type { Branch } from "./branch.ts";
+import { addCall } from "./closing.ts";
+import { anchorOf, measured, readGauge, sizeOf, type Overhead } from "./gauge.ts";
+import { stepsOf } from "./transcript.ts";
+
+const USAGE = z.looseObject({});
+const ANSWER_METADATA = z.looseObject({
+  usage: USAGE.optional(),
+  totalUsage: USAGE.optional(),
+  steps: z.array(USAGE.nullable()).optional(),
+  model: z.string().optional(),
+});
+
+/** What an import is stored with. */
+export interface ImportSurroundings {
+  store: SessionStore;
+  /** the active branch; kept up to date */
+  branch: Branch;
+  /** registry id: the model of usage that names none, and whose weights size the entries */
+  model: string;
+  /** what the session's own prompts have beside the messages */
+  overhead: Overhead;
+  /** ms since the epoch */
+  now: number;
+}
+
+/** Appends messages to the active branch; those whose id is known are skipped. */
+export function importMessages(
+  messages: readonly UIMessage[],
+  { store, branch, model, overhead, now }: ImportSurroundings,
+): { inserted: number; skipped: number } {
+  return store.transaction(() => {
+    const fresh = messages.filter((message) => store.versions(message.id).length === 0);
+    const entries = fresh.flatMap((message) => entriesOf(message, model, now));
+    for (const entry of entries) {
+      const place = { parent: branch.leaf?.seq ?? null, unitsBefore: branch.units };
+      const sized = { ...entry, ...sizeOf(entry.role, entry.parts, model), ...place };
+      branch.push(store.insert({ ...sized, anchor: anchorOfImported(sized) }));
+    }
+    const calls = entries.flatMap((entry) => entry.call ?? []);
+    const { session } = store;
+    store.saveSession({
+      leaf: branch.leaf?.seq ?? null,
+      activeAt: fresh.length ? now : session.activeAt,
+      messages: session.messages + fresh.length,
+      totals: calls.reduce(addCall, session.totals),
+    });
+    return { inserted: fresh.length, skipped: messages.length - fresh.length };
+  });
+
+  function anchorOfImported(entry: NewEntry): object | undefined {
+    if (!entry.call) return undefined;
+    const reading = readGauge(branch, overhead, entry.call.model, () => anchorOf({ anchor: store.newestAnchor() }));
+    return measured(reading, entry.call, entry);
+  }
+}
+
+/** One entry per step. Usage that the message carries becomes the calls of its steps. */
+function entriesOf(
+  message: UIMessage,
+  model: string,
+  now: number,
+): Omit<NewEntry, "parent" | "unitsBefore" | "unitsSaid" | "unitsReturned">[] {
+  const steps = stepsOf(message.parts);
+  const { calls, rest } = reportedCalls(message, steps.length, model, now);
+  return steps.map((parts, step) => ({
+    messageId: message.id,
+    version: 0,
+    step,
+    role: message.role satisfies Role,
+    state: "done",
+    parts,
+    ...(step === 0 && rest !== undefined && { metadata: rest }),
+    ...(calls[step] && { call: calls[step] }),
+    createdAt: now,
+  }));
+}
+
+/**
+ * The calls that an imported answer reports: `steps` one each; without it `usage` is the last step's; `totalUsage` is a
+ * step's only when there is just one. Usage on other roles is no report. What became a call is taken out of the
+ * metadata, because it is derived from the calls when the message is read.
+ */
+function reportedCalls(
+  message: UIMessage,
+  steps: number,
+  currentModel: string,
+  now: number,
+): { calls: (ModelCall | undefined)[]; rest: unknown } {
+  const parsed = ANSWER_METADATA.safeParse(message.metadata);
+  if (message.role !== "assistant" || !parsed.success) return { calls: [], rest: message.metadata };
+  const { usage, totalUsage, steps: perStep, model, ...others } = parsed.data;
+  const reports = Array.from({ length: steps }, (_, step) => {
+    if (perStep?.length === steps) return perStep[step] ?? undefined;
+    if (step < steps - 1) return undefined;
+    return usage ?? (steps === 1 ? totalUsage : undefined);
+  });
+  if (!reports.some((report) => report !== undefined)) return { calls: [], rest: message.metadata };
+  const calls = reports.map((report) => report && importedCall(report, model ?? currentModel, now));
+  return { calls, rest: Object.keys(others).length ? others : undefined };
+}
+
+function importedCall(usage: z.infer<typeof USAGE>, model: string, now: number): ModelCall {
+  // SAFETY: usage from outside is only ever read field by field, with a check of each number.
+  const reported = usage as unknown as LanguageModelUsage;
+  return { purpose: "turn", model, finishReason: "other", usage: reported, startedAt: now, durationMs: 0 };
+}
