@@ -33,7 +33,7 @@ module.exports = {
       name: "platform-at-the-edge",
       comment: "Only the edge knows the platform: `agents` and `cloudflare:*`.",
       severity: "error",
-      from: { path: "^src/", pathNot: "^src/(index\\.ts$|chat-session\\.ts$|wire/agents)" },
+      from: { path: "^src/", pathNot: "^src/(index\\.ts$|worker\\.ts$|chat-session\\.ts$|wire/agents)" },
       to: { path: "^cloudflare:|(^|/)node_modules/agents/" },
     },
     {

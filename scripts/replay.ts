@@ -2,14 +2,16 @@
  * Plays recorded conversations through the running service and checks that what is stored is what was said.
  *
  *     npm run replay -- FILE [--conversations N] [--url http://localhost:8787] [--model-port 8790]
- *                       [--var NAME:VALUE]… [--keep] [--json]
+ *                       [--var NAME:VALUE]… [--compacting] [--keep] [--json]
  *
  * The recorded answers come from a scripted OpenAI-compatible server inside this script. Without `--url` the service is
  * started beside it and ended with it; `--var` then reaches `wrangler dev`. With `--url`, start the service with
- * `--var OPENAI_COMPATIBLE_BASE_URL:http://127.0.0.1:8790/v1` (or the port of `--model-port`). Sessions are removed
+ * `--var OPENAI_COMPATIBLE_BASE_URL:http://127.0.0.1:8790/v1` (or the port of `--model-port`). Every
+ * prompt must be the whole conversation, unless `--compacting` says that the service may shorten it. Sessions are removed
  * afterwards unless `--keep` is given or they differ. Exit code 1 on any difference.
  */
 import { randomBytes } from "node:crypto";
+import { existsSync } from "node:fs";
 import { parseArgs } from "node:util";
 import {
   startOpenAICompatibleServer,
@@ -24,7 +26,7 @@ import { SessionApi } from "./replay/session-api.ts";
 import { startWranglerService } from "./replay/wrangler-service.ts";
 
 const USAGE =
-  "usage: npm run replay -- FILE [--conversations N] [--url URL] [--model-port PORT] [--var NAME:VALUE] [--keep] [--json]";
+  "usage: npm run replay -- FILE [--conversations N] [--url URL] [--model-port PORT] [--var NAME:VALUE] [--compacting] [--keep] [--json]";
 const DEFAULT_MODEL_PORT = 8790;
 
 interface Arguments {
@@ -33,6 +35,7 @@ interface Arguments {
   url: string | undefined;
   modelPort: number;
   vars: Record<string, string>;
+  compacting: boolean;
   keep: boolean;
   json: boolean;
 }
@@ -45,12 +48,14 @@ function readArguments(): Arguments {
       url: { type: "string" },
       "model-port": { type: "string" },
       var: { type: "string", multiple: true, default: [] },
+      compacting: { type: "boolean", default: false },
       keep: { type: "boolean", default: false },
       json: { type: "boolean", default: false },
     },
   });
   const [file, ...more] = positionals;
   if (file === undefined || more.length > 0) throw new Error(USAGE);
+  if (!existsSync(file)) throw new Error(`there is no file ${file}`);
   return {
     file,
     conversations: values.conversations === undefined ? Infinity : wholeNumber("--conversations", values.conversations),
@@ -60,6 +65,7 @@ function readArguments(): Arguments {
       values["model-port"] ?? (values.url === undefined ? "0" : String(DEFAULT_MODEL_PORT)),
     ),
     vars: Object.fromEntries(values.var.map((assignment) => splitAssignment(assignment))),
+    compacting: values.compacting,
     keep: values.keep,
     json: values.json,
   };
@@ -77,6 +83,8 @@ function splitAssignment(text: string): [string, string] {
 }
 
 interface Theatre extends Stage {
+  /** the end of what the service printed; empty when it was not started here */
+  output(): string;
   close(): Promise<void>;
 }
 
@@ -90,9 +98,13 @@ async function openTheatre(args: Arguments): Promise<Theatre> {
     onCall: (call) => listeners.get(call.model)?.(call),
   });
   const service =
-    args.url === undefined ? await startServiceFor(provider, args.vars) : { url: args.url, stop: async () => {} };
+    args.url === undefined
+      ? await startServiceFor(provider, args.vars)
+      : { url: args.url, output: () => "", stop: () => {} };
   return {
     service: service.url,
+    compacting: args.compacting,
+    output: service.output,
     script: provider.script,
     listen: (model, hear) => void listeners.set(model, hear),
     forget(model) {
@@ -100,7 +112,7 @@ async function openTheatre(args: Arguments): Promise<Theatre> {
       provider.forget(model);
     },
     async close() {
-      await service.stop();
+      service.stop();
       await provider.close();
     },
   };
@@ -150,7 +162,9 @@ async function main(): Promise<void> {
     await theatre.close();
   }
   console.log(args.json ? JSON.stringify(totalsOf(reports)) : totalsLine(reports));
-  if (reports.some(({ differences }) => differences.length > 0)) process.exitCode = 1;
+  if (reports.every(({ differences }) => differences.length === 0)) return;
+  console.error(theatre.output());
+  process.exitCode = 1;
 }
 
 // an interrupted run must not leave the service serving: `exit` handlers end its process group

@@ -5,7 +5,7 @@
  */
 import { Agent, type AgentContext, type Connection, type ConnectionContext } from "agents";
 import type { Hono } from "hono";
-import { publicError } from "./errors.ts";
+import { publicError, SessionError } from "./errors.ts";
 import { createModels, type ModelEnvironment } from "./models/registry.ts";
 import { SessionBuilder } from "./session-builder.ts";
 import { SessionStore } from "./storage/session-store.ts";
@@ -18,6 +18,8 @@ export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extend
 
   readonly #store: SessionStore;
   #rooms: Rooms | undefined;
+  /** set when the session was deleted: the object is about to end, and what still reaches it would be lost */
+  #deleted = false;
 
   constructor(ctx: AgentContext, env: Env & Cloudflare.Env) {
     super(ctx, env);
@@ -49,6 +51,8 @@ export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extend
   }
 
   override onRequest(request: Request): Response | Promise<Response> {
+    // Never answered: it fails when the object ends, and the Worker asks the next object.
+    if (this.#deleted) return new Promise(() => {});
     try {
       return this.#open().api.fetch(request);
     } catch (error) {
@@ -60,6 +64,7 @@ export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extend
   override onConnect(_connection: Connection, _context: ConnectionContext): void {}
 
   override async onMessage(connection: Connection, message: string | ArrayBuffer): Promise<void> {
+    if (this.#deleted) return;
     let rooms: Rooms;
     try {
       rooms = this.#open();
@@ -79,6 +84,11 @@ export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extend
   override onError(connectionOrError: unknown, error?: unknown): void {
     log(this.name, "uncaught", { error: error ?? connectionOrError });
     throw new Error(publicError(error).message);
+  }
+
+  /** Sessions have no children. Without this a client makes one by asking for `…/sub/class/name`. */
+  override async onBeforeSubAgent(request: Request): Promise<Response> {
+    return refusal(new SessionError("not-found", `There is nothing at ${new URL(request.url).pathname}.`));
   }
 
   /** The chat protocols of stock clients know no other frames, so the base class sends none of its own. */
@@ -105,8 +115,18 @@ export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extend
       log: (event, details) => log(this.name, event, details),
     });
     session.start();
-    const api = httpApi(session, () => this.destroy());
+    const api = httpApi(session, () => this.#delete());
     return (this.#rooms = { socket: new AiSdkSocket(session), api });
+  }
+
+  async #delete(): Promise<void> {
+    this.#deleted = true;
+    try {
+      await this.destroy();
+    } catch (error) {
+      this.#deleted = false;
+      throw error;
+    }
   }
 }
 

@@ -18,16 +18,15 @@ const STATUS = {
   "unknown-branch": 404,
   "not-found": 404,
   "method-not-allowed": 405,
-  "upgrade-required": 426,
   "turn-open": 409,
   "queue-full": 429,
   "not-empty": 409,
   "frame-too-large": 413,
+  "body-too-large": 413,
   "message-too-large": 413,
   "model-unavailable": 502,
   "model-failed": 502,
   "step-limit": 502,
-  interrupted: 503,
   "session-deleted": 410,
   misconfigured: 503,
   internal: 500,
@@ -45,6 +44,11 @@ export class SessionError extends Error {
   ) {
     super(message, options);
   }
+}
+
+/** Whether a word from storage is still a code of this version. */
+export function isErrorCode(code: string): code is ErrorCode {
+  return Object.hasOwn(STATUS, code);
 }
 
 /** What leaves the service for any thrown value. Defects keep their details to the log. */

@@ -113,6 +113,8 @@ export interface OpenTurn {
 export interface FinishedRequest {
   requestId: string;
   messageId: string;
+  /** how the turn failed, if it did */
+  error?: { code: string; message: string };
 }
 
 /**

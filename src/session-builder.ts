@@ -1,5 +1,7 @@
 /** How a session is configured: what `configure(session)` receives. */
 import type { ToolSet } from "ai";
+import type { TokenCounter } from "./context/counters.ts";
+import { DEFAULT_POLICY, type ContextPolicy } from "./context/policy.ts";
 import {
   DEFAULT_LIMITS,
   DEFAULT_MAX_STEPS,
@@ -22,6 +24,8 @@ export class SessionBuilder {
     tools: {},
     clientTools: false,
     compactAfter: "auto",
+    tokenCounter: undefined,
+    context: DEFAULT_POLICY,
     tailTokenBudget: DEFAULT_TAIL_TOKEN_BUDGET,
     contextWindow: undefined,
     maxOutputTokens: undefined,
@@ -52,9 +56,15 @@ export class SessionBuilder {
   /**
    * When the context is compacted: above so many tokens, above a share of the window (`"80%"`), above the window less
    * the reserved output (`"auto"`, the default), or never (`"off"` or `false`).
+   *
+   * `tokenCounter` is asked for the size of the whole prompt, once per decision; where it throws or answers with no
+   * size, reported usage serves. Default: none.
    */
-  compactAfter(threshold: CompactAfter | false): this {
-    return this.#set({ compactAfter: readCompactAfter(threshold === false ? "off" : threshold, "compactAfter") });
+  compactAfter(threshold: CompactAfter | false, { tokenCounter }: { tokenCounter?: TokenCounter } = {}): this {
+    return this.#set({
+      tokenCounter,
+      compactAfter: readCompactAfter(threshold === false ? "off" : threshold, "compactAfter"),
+    });
   }
 
   /** How compaction goes about it. `tailTokenBudget`: model tokens kept verbatim, 20,000 by default. */
@@ -62,6 +72,14 @@ export class SessionBuilder {
     return tailTokenBudget === undefined
       ? this
       : this.#set({ tailTokenBudget: readPositiveInteger(tailTokenBudget, "tailTokenBudget") });
+  }
+
+  /**
+   * What is shown and acted on where there is more than one way: a session without any report, the time between a
+   * compaction and the next report, and whether what followed the last request counts.
+   */
+  context(policy: Partial<ContextPolicy>): this {
+    return this.#set({ context: { ...this.#configuration.context, ...policy } });
   }
 
   /** Tokens the model can read. Needed only for models that the catalogue does not know. */

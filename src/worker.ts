@@ -40,6 +40,17 @@ async function forward(request: Request, env: WorkerEnvironment): Promise<Respon
   for (const name of FRAMEWORK_PARAMETERS) url.searchParams.delete(name);
   const headers = new Headers(request.headers);
   headers.delete(FRAMEWORK_HEADER);
+  return ask(env, id, new Request<unknown, CfProperties>(url, new Request(request, { headers })));
+}
+
+/** An object that ends under a request without a body (it was deleted, or replaced) leaves it to the next one. */
+async function ask(env: WorkerEnvironment, id: string, request: Request): Promise<Response> {
   const session = await getAgentByName(env.ChatSession, id);
-  return session.fetch(new Request(url, new Request(request, { headers })));
+  if (request.body) return session.fetch(request);
+  try {
+    return await session.fetch(request.clone());
+  } catch (error) {
+    console.warn(JSON.stringify({ session: id, event: "asked again", error: String(error) }));
+    return (await getAgentByName(env.ChatSession, id)).fetch(request);
+  }
 }

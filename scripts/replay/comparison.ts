@@ -77,11 +77,11 @@ function differenceOfStepUsage({ usage }: PlannedStep, stored: LanguageModelUsag
 export function differenceOfPrompts(
   expected: ShownMessage[],
   received: ShownMessage[],
-  compacted: boolean,
+  shortened: boolean,
 ): string | null {
-  if (!compacted && expected.length !== received.length)
+  if (!shortened && expected.length !== received.length)
     return `the prompt has ${received.length} messages, expected ${expected.length}`;
-  const length = compacted ? Math.max(received.length - 1, 0) : received.length;
+  const length = shortened ? Math.max(received.length - 1, 0) : received.length;
   for (let back = 1; back <= length; back += 1) {
     if (!isDeepStrictEqual(received.at(-back), expected.at(-back))) {
       return `prompt message ${received.length - back}: ${short(received.at(-back))}, expected ${short(expected.at(-back))}`;

@@ -1,7 +1,7 @@
 /** Plays one planned session through the service, as the stock chat client does it, and checks what came of it. */
 import { WebSocketChatTransport, type ChatTransport, type LanguageModelUsage, type UIMessage } from "ai";
 import type { ScriptedCall } from "../../test/loopback/openai-compatible-server.ts";
-import type { UsageRecord } from "../../src/records.ts";
+import type { UsageRecord, UsageTotals } from "../../src/records.ts";
 import { differenceOfCopies, differenceOfMessages, differenceOfPrompts, differenceOfUsage } from "./comparison.ts";
 import { MemoryChat } from "./memory-chat.ts";
 import {
@@ -15,7 +15,7 @@ import {
   type PlannedUser,
 } from "./plan.ts";
 import { inputOf } from "./recording.ts";
-import { receivedMessages, scriptOf, shownMessages } from "./script.ts";
+import { receivedMessages, receivedSystem, scriptOf, shownMessages } from "./script.ts";
 import { SessionApi } from "./session-api.ts";
 
 const STEP_TIMEOUT_MS = 20_000;
@@ -27,6 +27,8 @@ const PIXEL =
 export interface Stage {
   /** the service's address */
   service: string;
+  /** whether prompts may be shorter than the conversation */
+  compacting: boolean;
   script(model: string, steps: ReturnType<typeof scriptOf>): void;
   forget(model: string): void;
   /** hears of the calls of one model until it is forgotten */
@@ -38,15 +40,26 @@ export interface Played {
   steps: number;
   stored: number;
   imported: number;
-  /** calls whose prompt was shorter than the conversation */
-  compacted: number;
+  /** calls whose prompt was shorter than the conversation, where that is expected */
+  shortened: number;
   /** sum of the reported input of every call */
   reported: number;
-  /** reported input and prediction of every call that has both */
-  predictions: { reported: number; predicted: number }[];
+  /** reported input and prediction of every call that has both; the session's `first` knows no report before it */
+  predictions: { reported: number; predicted: number; first: boolean }[];
   /** sentences; none: what is stored is what was said */
   differences: string[];
 }
+
+const NOTHING: Played = {
+  turns: 0,
+  steps: 0,
+  stored: 0,
+  imported: 0,
+  shortened: 0,
+  reported: 0,
+  predictions: [],
+  differences: [],
+};
 
 export async function playSession(
   session: PlannedSession,
@@ -55,24 +68,28 @@ export async function playSession(
   stage: Stage,
 ): Promise<Played> {
   const api = new SessionApi(stage.service, sessionId);
-  const prompts = new PromptWatch(session);
+  const prompts = new PromptWatch(session, stage.compacting);
   stage.script(sessionId, scriptOf(session));
   stage.listen(sessionId, (call) => prompts.hear(call));
-  await api.configure({
-    model: modelOf(sessionId),
-    ...(session.system === null ? {} : { systemPrompt: session.system }),
-  });
   const conversation = new Conversation(session, sessionId, api, transportTo(api, tools));
-  const failure = await conversation
-    .play()
-    .catch((cause: unknown) => (cause instanceof Error ? cause.message : String(cause)));
-  const played = await examine(session, sessionId, api, conversation.messages);
+  const failure = await sentenceOf(conversation.play());
+  let played = NOTHING;
+  const silence = await sentenceOf(
+    examine(session, sessionId, api, conversation.messages).then((found) => void (played = found)),
+  );
   stage.forget(sessionId);
-  return {
-    ...played,
-    compacted: prompts.compacted,
-    differences: [...(failure ? [failure] : []), ...prompts.differences, ...played.differences],
-  };
+  const differences = [failure, ...prompts.differences, silence, ...played.differences];
+  return { ...played, shortened: prompts.shortened, differences: differences.filter((one) => one !== null) };
+}
+
+/** What a failed attempt says; null when it succeeds. */
+async function sentenceOf(attempt: Promise<void>): Promise<string | null> {
+  try {
+    await attempt;
+    return null;
+  } catch (cause) {
+    return cause instanceof Error ? cause.message : String(cause);
+  }
 }
 
 function modelOf(sessionId: string): string {
@@ -87,11 +104,15 @@ function transportTo(api: SessionApi, tools: string[]): ChatTransport<UIMessage>
 /** Compares every prompt with the conversation up to it. */
 class PromptWatch {
   readonly differences: string[] = [];
-  compacted = 0;
+  shortened = 0;
+  readonly #system: string | null;
+  readonly #compacting: boolean;
   /** the conversation before each step, by the step's place in the script */
   readonly #before: PlannedMessage[][] = [];
 
-  constructor(session: PlannedSession) {
+  constructor(session: PlannedSession, compacting: boolean) {
+    this.#system = session.system;
+    this.#compacting = compacting;
     const messages = messagesIn(session);
     messages.forEach((message, index) => {
       if (message.role !== "assistant") return;
@@ -103,12 +124,16 @@ class PromptWatch {
   }
 
   hear({ step, body }: ScriptedCall): void {
+    // one difference shifts everything behind it, so only the first is worth telling
     if (this.differences.length > 0) return;
     const expected = shownMessages(this.#before[step] ?? []);
     const received = receivedMessages(body);
-    const shorter = received.length < expected.length;
-    if (shorter) this.compacted += 1;
-    const difference = differenceOfPrompts(expected, received, shorter);
+    const shortened = this.#compacting && received.length < expected.length;
+    if (shortened) this.shortened += 1;
+    const difference =
+      receivedSystem(body) === this.#system
+        ? differenceOfPrompts(expected, received, shortened)
+        : "the system prompt is another";
     if (difference !== null) this.differences.push(`step ${step}: ${difference}`);
   }
 }
@@ -143,6 +168,9 @@ class Conversation {
   }
 
   async play(): Promise<void> {
+    const { system } = this.#session;
+    const model = modelOf(this.#sessionId);
+    await this.#api.configure({ model, ...(system === null ? {} : { systemPrompt: system }) });
     try {
       for (const [index, act] of this.#session.acts.entries()) await this.#perform(act, index);
     } finally {
@@ -231,39 +259,57 @@ async function examine(
 ): Promise<Played> {
   const said = messagesIn(session);
   const stored = await api.messages();
-  const { records } = await api.usage();
-  const turns = records.filter((record) => record.purpose === "turn");
-  const reported = turns.reduce((sum, record) => sum + (record.usage?.inputTokens ?? 0), 0);
+  const usage = await api.usage();
+  const turns = usage.records.filter(({ purpose }) => purpose === "turn").toSorted((one, other) => one.seq - other.seq);
   const spoken = session.acts.flatMap((act) => (act.kind === "say" ? [act.answer] : []));
   const differences = [
     differenceOfMessages(said, stored),
     differenceOfCopies(client, stored),
     ...spoken.map((answer) => differenceOfUsage(answer, stored[said.indexOf(answer)], modelOf(sessionId))),
-    differenceOfBooks(
-      spoken.flatMap(({ steps }) => steps),
-      turns,
-      reported,
-    ),
+    differenceOfBooks(bookedSteps(session), turns),
+    differenceOfTotals(usage.records, usage.totals),
   ];
   return {
     turns: spoken.length,
     steps: turns.length,
     stored: stored.length,
     imported: session.acts.length - spoken.length,
-    compacted: 0,
-    reported,
+    shortened: 0,
+    reported: inputSum(turns),
     predictions: turns.flatMap(predictionOf),
     differences: differences.filter((difference) => difference !== null),
   };
 }
 
-function differenceOfBooks(steps: PlannedStep[], records: UsageRecord[], reported: number): string | null {
-  if (records.length !== steps.length) return `${records.length} calls are booked, ${steps.length} were made`;
-  const recorded = steps.reduce((sum, { usage }) => sum + (usage ? inputOf(usage) : 0), 0);
-  return recorded === reported ? null : `the booked input is ${reported} tokens, recorded ${recorded}`;
+/** Every call made here, and every imported step that says what it cost. */
+function bookedSteps(session: PlannedSession): PlannedStep[] {
+  return session.acts.flatMap((act): PlannedStep[] => {
+    if (act.kind === "say") return act.answer.steps;
+    return act.message.role === "assistant" ? act.message.steps.filter(({ usage }) => usage !== null) : [];
+  });
 }
 
-function predictionOf({ usage, predictedTokens }: UsageRecord): Played["predictions"] {
+function differenceOfBooks(steps: PlannedStep[], records: UsageRecord[]): string | null {
+  if (records.length !== steps.length) return `${records.length} calls are booked, ${steps.length} were made`;
+  const recorded = steps.reduce((sum, { usage }) => sum + (usage ? inputOf(usage) : 0), 0);
+  const booked = inputSum(records);
+  return recorded === booked ? null : `the booked input is ${booked} tokens, recorded ${recorded}`;
+}
+
+function differenceOfTotals(records: UsageRecord[], totals: UsageTotals): string | null {
+  if (totals.calls !== records.length) return `the totals count ${totals.calls} calls, ${records.length} are listed`;
+  const listed = inputSum(records);
+  return totals.inputTokens === listed
+    ? null
+    : `the totals have ${totals.inputTokens} input tokens, the list ${listed}`;
+}
+
+function inputSum(records: UsageRecord[]): number {
+  return records.reduce((sum, { usage }) => sum + (usage?.inputTokens ?? 0), 0);
+}
+
+function predictionOf({ usage, predictedTokens }: UsageRecord, index: number): Played["predictions"] {
   const reported = usage?.inputTokens ?? 0;
-  return predictedTokens === undefined || reported <= 0 ? [] : [{ reported, predicted: predictedTokens }];
+  if (predictedTokens === undefined || reported <= 0) return [];
+  return [{ reported, predicted: predictedTokens, first: index === 0 }];
 }

@@ -16,7 +16,10 @@ interface Accuracy {
   calls: number;
   /** sum of the predicted input of the calls that have a prediction */
   predicted: number;
-  /** of |predicted − reported| / reported; null without predictions */
+  /**
+   * Of |predicted − reported| / reported, a session's first call left out: tool schemas and proxies' prompts are in
+   * no recording, only in its count. Null without predictions.
+   */
   medianError: number | null;
   p95Error: number | null;
 }
@@ -35,7 +38,7 @@ export function mergePlayed(
     steps: sum(({ steps }) => steps),
     stored: sum(({ stored }) => stored),
     imported: sum(({ imported }) => imported),
-    compacted: sum(({ compacted }) => compacted),
+    shortened: sum(({ shortened }) => shortened),
     reported: sum(({ reported }) => reported),
     predictions: played.flatMap(({ predictions }) => predictions),
     differences: played.flatMap(({ differences }, index) =>
@@ -63,7 +66,7 @@ export function lineOf(report: ConversationReport): string {
     ...(report.sessions > 1 ? [`${report.sessions} sessions`] : []),
     ...(report.empty > 0 ? [`${report.empty} empty calls left out`] : []),
     ...(report.unsent > 0 ? [`${report.unsent} unsent results left out`] : []),
-    ...(report.compacted > 0 ? [`${report.compacted} shortened prompts`] : []),
+    ...(report.shortened > 0 ? [`${report.shortened} shortened prompts`] : []),
     `reported ${grouped(report.reported)}`,
     calls === 0
       ? "nothing predicted"
@@ -83,7 +86,7 @@ export function totalsOf(reports: ConversationReport[]): Record<string, number |
     steps: sum(({ steps }) => steps),
     stored: sum(({ stored }) => stored),
     imported: sum(({ imported }) => imported),
-    compacted: sum(({ compacted }) => compacted),
+    shortened: sum(({ shortened }) => shortened),
     reported: sum(({ reported }) => reported),
     predictedCalls: calls,
     ...accuracy,
@@ -96,7 +99,7 @@ export function totalsLine(reports: ConversationReport[]): string {
   const figures = ["turns", "steps", "stored", "imported", "reported", "predicted"].map(
     (name) => `${name} ${grouped(totals[name] ?? 0)}`,
   );
-  const errors = `median error ${percent(totals["medianError"])}, 95th percentile ${percent(totals["p95Error"])} over ${totals["predictedCalls"]} calls`;
+  const errors = `median error ${percent(totals["medianError"])}, 95th percentile ${percent(totals["p95Error"])} over ${totals["predictedCalls"]} calls, first ones apart`;
   return [
     `${totals["ok"]} of ${totals["conversations"]} conversations ok`,
     ...figures,
@@ -107,10 +110,11 @@ export function totalsLine(reports: ConversationReport[]): string {
 
 function accuracyOf(predictions: Played["predictions"]): Accuracy {
   const errors = predictions
+    .filter(({ first }) => !first)
     .map(({ reported, predicted }) => Math.abs(predicted - reported) / reported)
     .toSorted((a, b) => a - b);
   return {
-    calls: errors.length,
+    calls: predictions.length,
     predicted: predictions.reduce((total, { predicted }) => total + predicted, 0),
     medianError: quantile(errors, 0.5),
     p95Error: quantile(errors, 0.95),

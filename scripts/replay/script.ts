@@ -77,6 +77,13 @@ export function receivedMessages(body: Record<string, unknown>): ShownMessage[] 
   return messages.filter(({ role }) => role !== "system").map(receivedMessage);
 }
 
+/** The system prompt of a request; null when it has none. */
+export function receivedSystem(body: Record<string, unknown>): string | null {
+  const messages = (body["messages"] ?? []) as Record<string, unknown>[];
+  const system = messages.find(({ role }) => role === "system");
+  return system === undefined ? null : contentText(system["content"]);
+}
+
 function receivedMessage(message: Record<string, unknown>): ShownMessage {
   const content = contentText(message["content"]);
   if (message["role"] === "tool") return { role: "tool", id: String(message["tool_call_id"]), content };

@@ -1,7 +1,8 @@
 /** Starts the service under `wrangler dev` in a fresh folder, and ends everything that came with it. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
+import { rmSync } from "node:fs";
+import { mkdtemp } from "node:fs/promises";
 import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -11,7 +12,9 @@ const START_TIMEOUT_MS = 90_000;
 
 export interface WranglerService {
   url: string;
-  stop(): Promise<void>;
+  /** the end of what it printed */
+  output(): string;
+  stop(): void;
 }
 
 export async function startWranglerService(vars: Record<string, string>): Promise<WranglerService> {
@@ -29,19 +32,24 @@ export async function startWranglerService(vars: Record<string, string>): Promis
     },
   );
   const output = collect(child);
-  const stop = async (): Promise<void> => {
+  const end = (): void => {
     killGroup(child);
-    await rm(folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
+    rmSync(folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
   };
-  process.once("exit", () => killGroup(child));
+  // also when the script is interrupted
+  process.once("exit", end);
+  const stop = (): void => {
+    process.off("exit", end);
+    end();
+  };
   const url = `http://localhost:${port}`;
   try {
     await untilHealthy(url, child);
   } catch (cause) {
-    await stop();
-    throw new Error(`the service did not start:\n${output().slice(-3000)}`, { cause });
+    stop();
+    throw new Error(`the service did not start:\n${output()}`, { cause });
   }
-  return { url, stop };
+  return { url, output, stop };
 }
 
 function argumentsFor(port: number, folder: string, vars: Record<string, string>): string[] {
@@ -55,7 +63,7 @@ function argumentsFor(port: number, folder: string, vars: Record<string, string>
 function collect(child: ChildProcess): () => string {
   let text = "";
   const add = (piece: Buffer): void => {
-    text = (text + piece.toString("utf8")).slice(-20_000);
+    text = (text + piece.toString("utf8")).slice(-4_000);
   };
   child.stdout?.on("data", add);
   child.stderr?.on("data", add);

@@ -110,7 +110,3 @@ export function anchorPosition(anchor: Anchor): number {
 export function contextAfter(anchor: Anchor): number {
   return anchor.input + anchor.output;
 }
-
-export function traitsOf(anchor: Anchor | null, model: string): ModelTraits | undefined {
-  return anchor?.models[model];
-}

@@ -33,7 +33,11 @@ export function ratioOf(traits: ModelTraits | undefined): number {
 export function learnSegment(traits: ModelTraits, tokens: number, units: number): ModelTraits {
   if (tokens > units * PLAUSIBLE * ratioOf(traits) || tokens * PLAUSIBLE < units * ratioOf(traits)) return traits;
   const kept = FADE ** (units / PRIOR_UNITS);
-  return { ...traits, measuredTokens: traits.measuredTokens * kept + tokens, measuredUnits: traits.measuredUnits * kept + units };
+  return {
+    ...traits,
+    measuredTokens: traits.measuredTokens * kept + tokens,
+    measuredUnits: traits.measuredUnits * kept + units,
+  };
 }
 
 /** Where a call stands in its session: after tool results of the same turn, or at the head of a new one. */
@@ -77,7 +81,9 @@ export function readSegment({ difference, reasoning, expected, estimate }: Readi
     const missesLess = Math.abs(difference - estimate) <= Math.abs(whole - estimate);
     return missesLess ? null : { tokens: whole, dropped: true };
   }
-  const dropped = tells(reasoning, estimate) ? offBy(whole, estimate) < offBy(difference, estimate) : expected && reasoning > 0;
+  const dropped = tells(reasoning, estimate)
+    ? offBy(whole, estimate) < offBy(difference, estimate)
+    : expected && reasoning > 0;
   return { tokens: dropped ? whole : difference, dropped };
 }
 
@@ -90,9 +96,16 @@ function offBy(tokens: number, estimate: number): number {
 }
 
 /** Traits after a segment showed whether reasoning was kept. Too little reasoning shows nothing. */
-export function learnDrop(traits: ModelTraits, segment: Segment, { reasoning, estimate }: Reading, boundary: Boundary): ModelTraits {
+export function learnDrop(
+  traits: ModelTraits,
+  segment: Segment,
+  { reasoning, estimate }: Reading,
+  boundary: Boundary,
+): ModelTraits {
   if (!tells(reasoning, estimate)) return traits;
-  return boundary === "step" ? { ...traits, dropsAtStep: segment.dropped } : { ...traits, dropsAtTurn: segment.dropped };
+  return boundary === "step"
+    ? { ...traits, dropsAtStep: segment.dropped }
+    : { ...traits, dropsAtTurn: segment.dropped };
 }
 
 /** The models of an anchor with one of them replaced, the longest unused forgotten. */
@@ -119,5 +132,9 @@ export function errorPercent(predicted: number, actual: number): number {
 
 export function recordPrediction(accuracy: Accuracy, predicted: number, actual: number): Accuracy {
   const error = Math.round(errorPercent(predicted, actual) * 1_000) / 1_000;
-  return { calls: accuracy.calls + 1, recent: [...accuracy.recent, error].slice(-RECENT_ERRORS), last: { predicted, actual } };
+  return {
+    calls: accuracy.calls + 1,
+    recent: [...accuracy.recent, error].slice(-RECENT_ERRORS),
+    last: { predicted, actual },
+  };
 }

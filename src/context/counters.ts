@@ -8,7 +8,7 @@
 import type { ModelMessage } from "ai";
 import { clampRatio } from "./calibration.ts";
 import type { ToolDescription } from "./estimator.ts";
-import type { KnownTokens } from "./ledger.ts";
+import type { KnownTokens } from "./known.ts";
 
 /** What would be sent if the model were called now. */
 export interface CountedPrompt {
@@ -60,13 +60,20 @@ export interface CountingService {
 }
 
 /** Anthropic's `POST /v1/messages/count_tokens`: exact, free, one request per decision. */
-export function anthropicCounter({ model, apiKey, baseUrl = "https://api.anthropic.com/v1", ...service }: CountingService): TokenCounter {
+export function anthropicCounter({
+  model,
+  apiKey,
+  baseUrl = "https://api.anthropic.com/v1",
+  ...service
+}: CountingService): TokenCounter {
   return async ({ messages, system, tools }) => {
     const body = {
       model,
       ...(system && { system }),
       messages: messages.filter(({ role }) => role !== "system").map(anthropicMessage),
-      ...(tools.length > 0 && { tools: tools.map(({ name, description, inputSchema }) => ({ name, description, input_schema: inputSchema })) }),
+      ...(tools.length > 0 && {
+        tools: tools.map(({ name, description, inputSchema }) => ({ name, description, input_schema: inputSchema })),
+      }),
     };
     const headers = { "x-api-key": apiKey, "anthropic-version": "2023-06-01" };
     const { input_tokens } = await post(`${baseUrl}/messages/count_tokens`, headers, body, service);
@@ -75,17 +82,35 @@ export function anthropicCounter({ model, apiKey, baseUrl = "https://api.anthrop
 }
 
 /** Gemini's `models.countTokens`: exact for contents, system instruction and tools, one request per decision. */
-export function geminiCounter({ model, apiKey, baseUrl = "https://generativelanguage.googleapis.com/v1beta", ...service }: CountingService): TokenCounter {
+export function geminiCounter({
+  model,
+  apiKey,
+  baseUrl = "https://generativelanguage.googleapis.com/v1beta",
+  ...service
+}: CountingService): TokenCounter {
   return async ({ messages, system, tools }) => {
     const generateContentRequest = {
       model: `models/${model}`,
       ...(system && { systemInstruction: { parts: [{ text: system }] } }),
       contents: messages.filter(({ role }) => role !== "system").map(geminiContent),
       ...(tools.length > 0 && {
-        tools: [{ functionDeclarations: tools.map(({ name, description, inputSchema }) => ({ name, description, parametersJsonSchema: inputSchema })) }],
+        tools: [
+          {
+            functionDeclarations: tools.map(({ name, description, inputSchema }) => ({
+              name,
+              description,
+              parametersJsonSchema: inputSchema,
+            })),
+          },
+        ],
       }),
     };
-    const { totalTokens } = await post(`${baseUrl}/models/${model}:countTokens`, { "x-goog-api-key": apiKey }, { generateContentRequest }, service);
+    const { totalTokens } = await post(
+      `${baseUrl}/models/${model}:countTokens`,
+      { "x-goog-api-key": apiKey },
+      { generateContentRequest },
+      service,
+    );
     return Number(totalTokens);
   };
 }
@@ -151,7 +176,8 @@ function mediaOf(part: MessagePart): { mediaType: string; data?: string; url?: s
   if (part.type !== "file" && part.type !== "image") return undefined;
   const held: unknown = part.type === "file" ? part.data : part.image;
   const tagged = held as { data?: unknown; url?: unknown };
-  const inner = typeof held === "object" && held !== null && !(held instanceof URL) ? (tagged.url ?? tagged.data ?? held) : held;
+  const inner =
+    typeof held === "object" && held !== null && !(held instanceof URL) ? (tagged.url ?? tagged.data ?? held) : held;
   const mediaType = part.mediaType ?? "image/png";
   const text = inner instanceof URL ? inner.href : inner;
   if (typeof text !== "string") return undefined;
@@ -165,10 +191,13 @@ function textsOf(message: ModelMessage): string[] {
 
 function anthropicMessage(message: ModelMessage): object {
   const content = partsOf(message).flatMap((part): object[] => {
-    if (part.type === "tool-call") return [{ type: "tool_use", id: part.toolCallId, name: part.toolName, input: part.input ?? {} }];
-    if (part.type === "tool-result") return [{ type: "tool_result", tool_use_id: part.toolCallId, content: outputText(part.output) }];
+    if (part.type === "tool-call")
+      return [{ type: "tool_use", id: part.toolCallId, name: part.toolName, input: part.input ?? {} }];
+    if (part.type === "tool-result")
+      return [{ type: "tool_result", tool_use_id: part.toolCallId, content: outputText(part.output) }];
     const media = mediaOf(part);
-    if (media) return [{ type: media.mediaType.startsWith("image") ? "image" : "document", source: anthropicSource(media) }];
+    if (media)
+      return [{ type: media.mediaType.startsWith("image") ? "image" : "document", source: anthropicSource(media) }];
     const text = textOf(part);
     return text ? [{ type: "text", text }] : [];
   });
@@ -182,9 +211,15 @@ function anthropicSource({ mediaType, data, url }: { mediaType: string; data?: s
 function geminiContent(message: ModelMessage): object {
   const parts = partsOf(message).flatMap((part): object[] => {
     if (part.type === "tool-call") return [{ functionCall: { name: part.toolName, args: part.input ?? {} } }];
-    if (part.type === "tool-result") return [{ functionResponse: { name: part.toolName, response: { result: outputText(part.output) } } }];
+    if (part.type === "tool-result")
+      return [{ functionResponse: { name: part.toolName, response: { result: outputText(part.output) } } }];
     const media = mediaOf(part);
-    if (media) return [media.url ? { fileData: { fileUri: media.url, mimeType: media.mediaType } } : { inlineData: { data: media.data, mimeType: media.mediaType } }];
+    if (media)
+      return [
+        media.url
+          ? { fileData: { fileUri: media.url, mimeType: media.mediaType } }
+          : { inlineData: { data: media.data, mimeType: media.mediaType } },
+      ];
     const text = textOf(part);
     return text ? [{ text }] : [];
   });

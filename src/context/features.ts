@@ -58,8 +58,6 @@ export const FEATURES = [
   "astral",
 ] as const;
 
-export type Feature = (typeof FEATURES)[number];
-
 /** Length of a feature vector. */
 export const FEATURE_COUNT = FEATURES.length;
 

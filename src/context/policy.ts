@@ -3,7 +3,7 @@
  * `docs/accounting.md` says which seed wants what.
  */
 import { type Prompt, sameVersion } from "./anchor.ts";
-import { type KnownTokens, knownTokens, type Ledger } from "./ledger.ts";
+import { type KnownTokens, knownTokens, type Ledger } from "./known.ts";
 
 export interface ContextPolicy {
   /**

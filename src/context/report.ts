@@ -4,7 +4,7 @@
  */
 import { type Accuracy, NO_ACCURACY } from "./anchor.ts";
 import { errorPercent, ratioOf } from "./calibration.ts";
-import type { Basis, KnownTokens, Ledger } from "./ledger.ts";
+import type { Basis, KnownTokens, Ledger } from "./known.ts";
 import type { Prompt } from "./anchor.ts";
 import { type ModelLimits, reservedOutput } from "./usage.ts";
 
@@ -71,7 +71,15 @@ export interface ReportInput {
   compactions: number;
 }
 
-export function contextReport({ ledger, prompt, known, limits, threshold, totals, compactions }: ReportInput): ContextReport {
+export function contextReport({
+  ledger,
+  prompt,
+  known,
+  limits,
+  threshold,
+  totals,
+  compactions,
+}: ReportInput): ContextReport {
   const { anchor } = ledger;
   const learned = anchor ?? ledger.kin;
   const window = limits.contextWindow || null;
@@ -86,7 +94,11 @@ export function contextReport({ ledger, prompt, known, limits, threshold, totals
     free: window === null ? 0 : Math.max(0, window - reserved - known.tokens),
     percent: window === null ? 0 : round((known.tokens / window) * 100, 1),
     breakdown,
-    calculation: { lastInput: anchor?.input ?? null, lastOutput: anchor?.output ?? null, newSince: Math.round(known.fresh) },
+    calculation: {
+      lastInput: anchor?.input ?? null,
+      lastOutput: anchor?.output ?? null,
+      newSince: Math.round(known.fresh),
+    },
     reasoningTokens: totals.reasoningTokens,
     cacheReadTokens: totals.cacheReadTokens,
     calibrationRatio: round(ratioOf(learned?.models[prompt.model]), 3),
@@ -103,7 +115,10 @@ function breakDown(known: KnownTokens, prompt: Prompt): { breakdown: Breakdown; 
   const warnings: string[] = [];
   let overhead = Math.round(known.overhead);
   if (overhead > known.tokens) {
-    if (known.tokens > 0) warnings.push(`System prompt and tools are estimated at ${overhead} tokens, more than the whole context; they are shown scaled to it.`);
+    if (known.tokens > 0)
+      warnings.push(
+        `System prompt and tools are estimated at ${overhead} tokens, more than the whole context; they are shown scaled to it.`,
+      );
     overhead = known.tokens;
   }
   const system = units > 0 ? Math.round((overhead * prompt.systemUnits) / units) : overhead;
@@ -114,7 +129,8 @@ function breakDown(known: KnownTokens, prompt: Prompt): { breakdown: Breakdown; 
 
 function accuracyReport({ calls, recent, last }: Accuracy): AccuracyReport {
   const errors = recent.map(Math.abs).toSorted((a, b) => a - b);
-  const at = (share: number) => (errors.length === 0 ? null : round(errors[Math.min(errors.length - 1, Math.floor(share * errors.length))]!, 3));
+  const at = (share: number) =>
+    errors.length === 0 ? null : round(errors[Math.min(errors.length - 1, Math.floor(share * errors.length))]!, 3);
   return {
     calls,
     last: last && { ...last, errorPercent: round(errorPercent(last.predicted, last.actual), 3) },

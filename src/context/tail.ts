@@ -6,7 +6,7 @@
  */
 import { type Anchor, anchorPosition } from "./anchor.ts";
 import { dropsReasoning, ratioOf } from "./calibration.ts";
-import type { KnownTokens, Ledger } from "./ledger.ts";
+import type { KnownTokens, Ledger } from "./known.ts";
 
 /** The anchors of a branch, in memory or in an index: each question is one row. */
 export interface AnchorIndex {
@@ -46,7 +46,11 @@ function ledgerTokensAt(position: number, index: AnchorIndex, newest: Anchor): n
   if (position < anchorPosition(before) || !after) {
     if (before.outputReported || !after) {
       const into = Math.min(position - before.at, before.said);
-      return start + share(into, before.said) * (end - start) + (freshRatio(before) * Math.max(0, position - anchorPosition(before))) / factor;
+      return (
+        start +
+        share(into, before.said) * (end - start) +
+        (freshRatio(before) * Math.max(0, position - anchorPosition(before))) / factor
+      );
     }
   }
   // Between two anchors the truth is known at both ends. A placeholder's output belongs to what lies between.
@@ -102,8 +106,16 @@ export function branchSizes(ledger: Ledger, index: AnchorIndex, known?: Pick<Kno
 
 /**
  * Index of the first of `positions` (ascending, units before each place where a cut may fall) from which the kept tail
- * fits `budget` tokens; `positions.length` when not even the last does. A binary search: O(log n) sizes are read.
+ * fits `budget` tokens; `positions.length` when not even the last does.
+ *
+ * Strides double from the end until the budget is passed, then halve: how many sizes are read depends on how much is
+ * kept and not on how much there is.
  */
 export function findTailStart(sizes: BranchSizes, positions: readonly number[], budget: number): number {
-  return firstIndex(positions.length, (i) => sizes.tail(positions[i]!) <= budget);
+  const fits = (index: number) => sizes.tail(positions[index]!) <= budget;
+  let stride = 1;
+  while (stride <= positions.length && fits(positions.length - stride)) stride *= 2;
+  const low = Math.max(0, positions.length - stride);
+  const high = positions.length - Math.floor(stride / 2);
+  return low + firstIndex(high - low, (offset) => fits(low + offset));
 }

@@ -4,7 +4,26 @@
  *
  * A recogniser answers `undefined` unless the shape is its own. None adds up what it does not know to be disjoint.
  */
-import type { ReportedUsage } from "./usage.ts";
+
+/** All in tokens; a figure the provider did not give is absent, which is not 0. */
+export interface ReportedUsage {
+  /** everything the model read in its last pass, cached or not, counted once */
+  contextInput?: number;
+  /** what it put out in that pass, reasoning included: it follows `contextInput` in the window */
+  contextOutput?: number;
+  /** part of the input that came from a cache */
+  cacheRead?: number;
+  /** part of the input that was written to a cache */
+  cacheWrite?: number;
+  /** everything put out and billed, reasoning included; over all passes */
+  output?: number;
+  /** part of `output` that is reasoning */
+  reasoning?: number;
+  /** input that is paid for, at whatever rate, over all passes */
+  billedInput?: number;
+  /** input and output together, where nothing finer was given */
+  total?: number;
+}
 
 type Raw = Record<string, unknown>;
 type Recogniser = (usage: Raw) => ReportedUsage | undefined;
@@ -56,7 +75,10 @@ const olderAiSdk: Recogniser = (usage) => {
   if (input === undefined || ("inputTokens" in usage && isBedrock(usage))) return undefined;
   const cacheRead = count(usage.cachedInputTokens);
   const all = cacheRead !== undefined && cacheRead > input ? input + cacheRead : input;
-  return single(all, first(usage.completionTokens, usage.outputTokens), { cacheRead, reasoning: count(usage.reasoningTokens) });
+  return single(all, first(usage.completionTokens, usage.outputTokens), {
+    cacheRead,
+    reasoning: count(usage.reasoningTokens),
+  });
 };
 
 /** Bedrock Converse: `inputTokens` are those beside the cache; `totalTokens` is the sum of all four. */

@@ -8,30 +8,12 @@
  * compactions and free parts of a prompt make them differ.
  */
 import type { LanguageModelUsage } from "ai";
-import { recognise } from "./usage-shapes.ts";
+import { recognise, type ReportedUsage } from "./usage-shapes.ts";
 
-/** All in tokens; a figure the provider did not give is absent, which is not 0. */
-export interface ReportedUsage {
-  /** everything the model read in its last pass, cached or not, counted once */
-  contextInput?: number;
-  /** what it put out in that pass, reasoning included: it follows `contextInput` in the window */
-  contextOutput?: number;
-  /** part of the input that came from a cache */
-  cacheRead?: number;
-  /** part of the input that was written to a cache */
-  cacheWrite?: number;
-  /** everything put out and billed, reasoning included; over all passes */
-  output?: number;
-  /** part of `output` that is reasoning */
-  reasoning?: number;
-  /** input that is paid for, at whatever rate, over all passes */
-  billedInput?: number;
-  /** input and output together, where nothing finer was given */
-  total?: number;
-}
+export type { ReportedUsage } from "./usage-shapes.ts";
 
 /** Nothing that could be read was reported. */
-export const NOT_REPORTED: ReportedUsage = Object.freeze({});
+const NOT_REPORTED: ReportedUsage = Object.freeze({});
 
 /**
  * Reads a usage object of any known shape. The AI SDK's own object is preferred through its `raw` where that is known:
@@ -48,10 +30,30 @@ export function normaliseUsage(usage: unknown): ReportedUsage {
  * Tokens that stood in the context when a call had ended: its last input and the output to it, else the total it gave.
  * `undefined` when nothing usable was reported: missing, zero, negative and non-finite figures say nothing.
  */
-export function calculateContextTokens(usage: LanguageModelUsage | Record<string, unknown> | null | undefined): number | undefined {
+export function calculateContextTokens(
+  usage: LanguageModelUsage | Record<string, unknown> | null | undefined,
+): number | undefined {
   const { contextInput, contextOutput, total } = normaliseUsage(usage);
   if (contextInput) return contextInput + (contextOutput ?? 0);
   return total || undefined;
+}
+
+/**
+ * The usage a message brings in its metadata, as clients and imports send it, where it describes one call. In AI SDK 7
+ * `totalUsage`, and `usage` of a whole result, are sums over the steps of a turn: on a message of several steps they are
+ * a bill and say nothing about the context.
+ */
+export function usageInMetadata(metadata: unknown, steps: number): ReportedUsage {
+  if (!isObject(metadata)) return NOT_REPORTED;
+  const usage = normaliseUsage(metadata.usage);
+  const total = normaliseUsage(metadata.totalUsage);
+  if (steps <= 1) return isSaid(usage) ? usage : total;
+  const isSum = isSaid(total) && total.contextInput === usage.contextInput && total.output === usage.output;
+  return isSum ? NOT_REPORTED : usage;
+}
+
+function isSaid(usage: ReportedUsage): boolean {
+  return Boolean(usage.contextInput || usage.total);
 }
 
 /** What a model can hold. */

@@ -9,7 +9,7 @@ import { createGoogle } from "@ai-sdk/google";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import type { LanguageModelV4, ProviderV4 } from "@ai-sdk/provider";
-import { createProviderRegistry } from "ai";
+import { createProviderRegistry, defaultSettingsMiddleware, wrapProvider } from "ai";
 import { createWorkersAI } from "workers-ai-provider";
 import { SessionError } from "../errors.ts";
 import { limitsOf } from "./catalogue.ts";
@@ -48,6 +48,8 @@ interface Provider {
   needs: keyof ModelEnvironment;
   baseUrl?: keyof ModelEnvironment;
   open(env: ModelEnvironment): ProviderV4;
+  /** what every call is sent with unless it says otherwise */
+  settings?: Parameters<typeof defaultSettingsMiddleware>[0]["settings"];
 }
 
 const PROVIDERS: Readonly<Record<string, Provider>> = {
@@ -60,6 +62,8 @@ const PROVIDERS: Readonly<Record<string, Provider>> = {
     needs: "OPENAI_API_KEY",
     baseUrl: "OPENAI_BASE_URL",
     open: (env) => createOpenAI({ apiKey: env.OPENAI_API_KEY, baseURL: env.OPENAI_BASE_URL || undefined }),
+    // A session keeps its own history. Stored at the provider, reasoning would come back as a reference that expires.
+    settings: { providerOptions: { openai: { store: false } } },
   },
   google: {
     needs: "GOOGLE_GENERATIVE_AI_API_KEY",
@@ -127,7 +131,16 @@ function configured(env: ModelEnvironment): Record<string, ProviderV4> {
   const usable = Object.entries(PROVIDERS).filter(
     ([prefix, provider]) => checkProvider(prefix, provider, env) === undefined,
   );
-  return Object.fromEntries(usable.map(([prefix, provider]) => [prefix, provider.open(env)]));
+  return Object.fromEntries(usable.map(([prefix, provider]) => [prefix, opened(provider, env)]));
+}
+
+function opened(provider: Provider, env: ModelEnvironment): ProviderV4 {
+  const { settings } = provider;
+  if (!settings) return provider.open(env);
+  return wrapProvider({
+    provider: provider.open(env),
+    languageModelMiddleware: defaultSettingsMiddleware({ settings }),
+  });
 }
 
 /** The package's provider is a function with method names of its own, which the registry does not know. */

@@ -60,6 +60,9 @@ const ALL_COLUMNS = `${HEAD_COLUMNS}, metadata, call, anchor, parts, pieces`;
 export class SessionStore {
   readonly #backend: SqlBackend;
   #record: SessionRecord | undefined;
+  #queue: QueuedTurn[] | undefined;
+  /** `null` once it is known that there is none */
+  #newestAnchor: object | null | undefined;
 
   constructor(backend: SqlBackend) {
     this.#backend = backend;
@@ -82,6 +85,8 @@ export class SessionStore {
       return this.#backend.transactionSync(work as () => T);
     } catch (error) {
       this.#record = undefined;
+      this.#queue = undefined;
+      this.#newestAnchor = undefined;
       throw error;
     }
   }
@@ -126,10 +131,10 @@ export class SessionStore {
 
   #insert(given: Seq | null, entry: NewEntry): Entry {
     const { parts, metadata, pieces } = contentOf(entry);
-    const { seq } = this.#one<{ seq: number }>(
+    this.#run(
       `INSERT INTO tidemark_entry (seq, parent, message_id, version, step, role, state, units_before, units_said,
          units_returned, created_at, metadata, call, anchor, parts, pieces)
-       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq`,
+       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
       given,
       entry.parent,
       entry.messageId,
@@ -147,7 +152,10 @@ export class SessionStore {
       parts,
       pieces.length,
     );
+    // RETURNING would count as a row read, this does not
+    const { seq } = this.#one<{ seq: number }>("SELECT last_insert_rowid() AS seq");
     this.#insertPieces(seq, pieces);
+    if (entry.anchor) this.#newestAnchor = entry.anchor;
     return { ...entry, seq };
   }
 
@@ -173,6 +181,7 @@ export class SessionStore {
       entry.seq,
     );
     this.#insertPieces(entry.seq, pieces);
+    if (entry.anchor) this.#newestAnchor = undefined;
   }
 
   entry(seq: Seq): Entry | undefined {
@@ -232,12 +241,15 @@ export class SessionStore {
     ).map(toHead);
   }
 
-  /** The newest anchor of any branch. */
+  /** The newest anchor of any branch. Looked for once, and remembered. */
   newestAnchor(): object | undefined {
-    const row = this.#maybe<{ anchor: string }>(
-      "SELECT anchor FROM tidemark_entry WHERE anchor IS NOT NULL ORDER BY seq DESC LIMIT 1",
-    );
-    return row && JSON.parse(row.anchor);
+    if (this.#newestAnchor === undefined) {
+      const row = this.#maybe<{ anchor: string }>(
+        "SELECT anchor FROM tidemark_entry WHERE anchor IS NOT NULL ORDER BY seq DESC LIMIT 1",
+      );
+      this.#newestAnchor = row ? (JSON.parse(row.anchor) as object) : null;
+    }
+    return this.#newestAnchor ?? undefined;
   }
 
   /** Booked calls before `before`, newest first. */
@@ -251,16 +263,27 @@ export class SessionStore {
   }
 
   enqueue(request: TurnRequest): QueuedTurn {
-    const { next } = this.#one<{ next: number }>("SELECT COALESCE(MAX(position), 0) + 1 AS next FROM tidemark_queue");
-    const queued = { position: next, request };
+    const position = (this.queue().at(-1)?.position ?? 0) + 1;
+    const queued = { position, request };
     cutIntoPieces(JSON.stringify(queued)).forEach((body, n) =>
-      this.#run("INSERT INTO tidemark_queue (position, n, body) VALUES (?, ?, ?)", next, n, body),
+      this.#run("INSERT INTO tidemark_queue (position, n, body) VALUES (?, ?, ?)", position, n, body),
     );
+    this.#queue = [...this.queue(), queued];
     return queued;
   }
 
-  /** Waiting turns in order. */
-  queue(): QueuedTurn[] {
+  /** Waiting turns in order. Read once, and kept in memory. */
+  queue(): readonly QueuedTurn[] {
+    this.#queue ??= this.#readQueue();
+    return this.#queue;
+  }
+
+  dequeue(position: number): void {
+    this.#run("DELETE FROM tidemark_queue WHERE position = ?", position);
+    this.#queue = this.queue().filter((queued) => queued.position !== position);
+  }
+
+  #readQueue(): QueuedTurn[] {
     const bodies = new Map<number, string>();
     for (const row of this.#all<{ position: number; body: string }>(
       "SELECT position, body FROM tidemark_queue ORDER BY position, n",
@@ -268,10 +291,6 @@ export class SessionStore {
       bodies.set(row.position, (bodies.get(row.position) ?? "") + row.body);
     }
     return [...bodies.values()].map((body) => JSON.parse(body) as QueuedTurn);
-  }
-
-  dequeue(position: number): void {
-    this.#run("DELETE FROM tidemark_queue WHERE position = ?", position);
   }
 
   *#walkRows<Row extends EntryRow>(from: Seq | null, columns: string): Generator<Row> {
@@ -313,9 +332,13 @@ export class SessionStore {
   }
 
   #schemaVersion(): number {
-    const table = this.#maybe("SELECT 1 FROM sqlite_master WHERE name = 'tidemark_session'");
-    if (!table) return 0;
-    return this.#one<{ schema_version: number }>("SELECT schema_version FROM tidemark_session").schema_version;
+    try {
+      return this.#one<{ schema_version: number }>("SELECT schema_version FROM tidemark_session").schema_version;
+    } catch (error) {
+      // Asked only now: a wake would read a row for each table and index that the base class has.
+      if (this.#maybe("SELECT 1 FROM sqlite_master WHERE name = 'tidemark_session'")) throw error;
+      return 0;
+    }
   }
 
   #insertSession(now: number): void {

@@ -53,10 +53,14 @@ export function admit(request: TurnRequest, history: KnownHistory, tools: ToolSe
 
 function append(request: TurnRequest, history: KnownHistory, tools: ToolSet): Admission {
   const answers = request.toolAnswers ?? [];
+  // What was new when a request came may have been stored by a turn it waited for.
+  const fresh = request.messages.filter(({ id }) => history.versions(id).length === 0);
+  const last = request.messages.at(-1);
+  if (last && fresh.length === 0) return edit({ ...request, messages: [last] }, last.id, history);
   return {
     kind: "run",
     parent: history.leaf?.seq ?? null,
-    store: request.messages.map((message) => ({ message, version: 0 })),
+    store: fresh.map((message) => ({ message, version: 0 })),
     update: answers.length ? withToolAnswers(history.newest("assistant"), answers, tools) : [],
   };
 }
@@ -73,7 +77,8 @@ function edit(request: TurnRequest, target: string, history: KnownHistory): Admi
     return { kind: "run", parent: current.parent, store: [{ message: edited, version: versions.length }], update: [] };
   }
   const answer = history.answerTo(current.seq);
-  if (answer && (!request.edits || history.leaf?.messageId === answer.messageId)) {
+  const stands = answer && answer.state !== "failed" && answer.state !== "interrupted";
+  if (answer && stands && (!request.edits || history.leaf?.messageId === answer.messageId)) {
     return { kind: "answered", messageId: answer.messageId };
   }
   return { kind: "run", parent: current.seq, store: [], update: [] };

@@ -5,7 +5,7 @@
  * what clients see; a test holds both together on recorded streams. Unlike the client's reader nothing is cloned:
  * a chunk costs what it carries, whatever the message has grown to.
  */
-import type { DynamicToolUIPart, ToolUIPart, UIMessageChunk } from "ai";
+import type { DynamicToolUIPart, FinishReason, ToolUIPart, UIMessageChunk } from "ai";
 import type { Entry, EntryState, ModelCall, Part } from "../records.ts";
 import type { Reading } from "./gauge.ts";
 
@@ -234,6 +234,11 @@ export function isToolPart(part: Part): part is ToolPart {
 export function awaitsModel(step: { parts: readonly Part[]; call?: ModelCall } | undefined): boolean {
   const calls = step?.parts.filter(isToolPart) ?? [];
   return step?.call?.finishReason === "tool-calls" && calls.length > 0 && calls.every(isAnswered);
+}
+
+/** Whether the reason a call ended is one that the AI SDK has a word for. */
+export function isFinishReason(reason: ModelCall["finishReason"] | undefined): reason is FinishReason {
+  return reason !== undefined && reason !== "aborted";
 }
 
 /** Whether a call has its result: an output that is not preliminary, an error, or a denial. */

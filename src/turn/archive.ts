@@ -6,9 +6,10 @@
  */
 import { z } from "zod";
 import { SessionError } from "../errors.ts";
-import type { Entry, EntryState, ModelCall, Part, SessionRecord } from "../records.ts";
+import type { Entry, EntryState, ModelCall, Part, SessionRecord, SessionSettings } from "../records.ts";
 import type { SessionStore } from "../storage/session-store.ts";
 import { addCall } from "./closing.ts";
+import { readSettings } from "./settings.ts";
 
 const ARCHIVE_VERSION = 1;
 
@@ -90,7 +91,8 @@ function restoredSession(
     createdAt: session.createdAt,
     activeAt: entries.at(-1)?.createdAt ?? now,
     leaf: session.leaf,
-    settings: session.settings,
+    // SAFETY: an archive holds what is set, so there is no `null` in it that would unset something.
+    settings: readSettings(session.settings) as SessionSettings,
     messages: countMessages(entries),
     totals: calls.reduce(addCall, current.totals),
   };

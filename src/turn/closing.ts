@@ -6,9 +6,19 @@ import type { Branch } from "./branch.ts";
 /** Requests remembered as answered. A client that repeats one does so within seconds. */
 const FINISHED_KEPT = 16;
 
-/** Closes the open turn: the leaf moves to what was said, and the calls of the turn are added to the totals. */
-export function closeTurn(store: SessionStore, turn: OpenTurn, branch: Branch, now: number): void {
+/**
+ * Closes the open turn: the leaf moves to what was said, and the calls of the turn are added to the totals.
+ * `error` is what the client was told of a turn that failed, so that it is told the same again.
+ */
+export function closeTurn(
+  store: SessionStore,
+  turn: OpenTurn,
+  branch: Branch,
+  now: number,
+  error?: { code: string; message: string },
+): void {
   const { session } = store;
+  const finished = { requestId: turn.requestId, messageId: turn.messageId, ...(error && { error }) };
   const spoken = branch.leaf?.messageId === turn.messageId;
   const calls = callsOf(turn, branch.entries);
   store.saveSession({
@@ -16,17 +26,16 @@ export function closeTurn(store: SessionStore, turn: OpenTurn, branch: Branch, n
     activeAt: now,
     leaf: spoken ? (branch.leaf?.seq ?? null) : turn.leafIfSilent,
     messages: session.messages + (spoken && turn.trigger !== "continue" ? 1 : 0),
-    finished: [...session.finished, { requestId: turn.requestId, messageId: turn.messageId }].slice(-FINISHED_KEPT),
+    finished: [...session.finished, finished].slice(-FINISHED_KEPT),
     totals: calls.reduce(addCall, session.totals),
   });
 }
 
-/** Calls that this turn made: a message that was continued has older ones too. */
-function callsOf(turn: OpenTurn, entries: readonly Entry[]): ModelCall[] {
+/** Calls that this turn made: a message that was continued has older ones too, stored before the turn was opened. */
+export function callsOf(turn: OpenTurn, entries: readonly Entry[]): ModelCall[] {
   return entries
-    .filter((entry) => entry.messageId === turn.messageId)
-    .map((entry) => entry.call)
-    .filter((call): call is ModelCall => call !== undefined && call.startedAt >= turn.startedAt);
+    .filter((entry) => entry.messageId === turn.messageId && entry.seq > turn.parent)
+    .flatMap((entry) => entry.call ?? []);
 }
 
 /** Totals with one more call. What a provider did not report, or reported as nonsense, counts as nothing. */

@@ -1,5 +1,7 @@
 /** What a session was configured with, after `configure(session)` ran. Limits live here because turns enforce them. */
 import type { LanguageModel, ToolSet } from "ai";
+import type { TokenCounter } from "../context/counters.ts";
+import type { ContextPolicy } from "../context/policy.ts";
 import type { SessionSettings } from "../records.ts";
 
 /** A registry id such as `anthropic/claude-sonnet-4-5`, or a model object. */
@@ -15,6 +17,10 @@ export interface Configuration {
   /** whether requests may bring tools that run in the client */
   readonly clientTools: boolean;
   readonly compactAfter: CompactAfter;
+  /** asked for the size of the whole prompt, once per decision, before reports and estimates are */
+  readonly tokenCounter: TokenCounter | undefined;
+  /** what is shown and acted on where there is more than one way */
+  readonly context: ContextPolicy;
   /** model tokens kept verbatim by a compaction */
   readonly tailTokenBudget: number;
   /** tokens; `undefined` asks the catalogue */

@@ -14,7 +14,8 @@ import {
   weightsFor,
   type ToolDescription,
 } from "../context/estimator.ts";
-import { anchorFor, knownTokens, openLedger, type KnownTokens, type Ledger } from "../context/ledger.ts";
+import { anchorFor, openLedger, type KnownTokens, type Ledger } from "../context/ledger.ts";
+import { DEFAULT_POLICY, knownByPolicy, type ContextPolicy } from "../context/policy.ts";
 import { anchorIndex, branchSizes } from "../context/tail.ts";
 import { normaliseUsage } from "../context/usage.ts";
 import type { Entry, ModelCall, Part, Role } from "../records.ts";
@@ -39,14 +40,40 @@ export interface Overhead {
   toolsUnits: number;
 }
 
-export async function overheadOf(systemPrompt: string | undefined, tools: ToolSet, model: string): Promise<Overhead> {
-  const described = await Promise.all(Object.entries(tools).map(describe));
+/**
+ * What a call has beside its messages. The server's part and the client's are named apart, because the client's is known
+ * only while a request brings it.
+ */
+export async function overheadOf(
+  systemPrompt: string | undefined,
+  server: ToolSet,
+  all: ToolSet,
+  model: string,
+): Promise<Overhead> {
+  const described = await describeTools(all);
+  const brought = described.filter(({ name }) => !(name in server));
+  const own = described.filter(({ name }) => name in server);
   const weights = weightsFor(model);
+  const names = await Promise.all([fingerprint([systemPrompt ?? "", own]), brought.length ? fingerprint(brought) : ""]);
   return {
-    key: await fingerprint(JSON.stringify([systemPrompt ?? "", described])),
+    key: names.join(":"),
     systemUnits: estimateSystem(systemPrompt, weights),
     toolsUnits: estimateTools(described, weights),
   };
+}
+
+/**
+ * The overhead between requests: the next one is expected to bring the client tools that the last one brought.
+ * `own` is the overhead without any.
+ */
+export function restingOverhead(own: Overhead, branch: Branch): Overhead {
+  const last = anchorOf(branch.entries.findLast((entry) => entry.anchor !== undefined))?.prompt;
+  if (!last?.overheadKey.startsWith(own.key)) return own;
+  return { key: last.overheadKey, systemUnits: last.systemUnits, toolsUnits: last.toolsUnits };
+}
+
+export function describeTools(tools: ToolSet): Promise<ToolDescription[]> {
+  return Promise.all(Object.entries(tools).map(describe));
 }
 
 /** The branch as a call sees it, and what its prompt is built from. Taken before a call, read again when it settles. */
@@ -57,13 +84,19 @@ export interface Reading {
 }
 
 /** `kin` is an anchor of another branch, asked for when this one has none. */
-export function readGauge(branch: Branch, overhead: Overhead, model: string, kin: () => Anchor | null): Reading {
+export function readGauge(
+  branch: Branch,
+  overhead: Overhead,
+  model: string,
+  kin: () => Anchor | null,
+  policy: ContextPolicy = DEFAULT_POLICY,
+): Reading {
   const { entries } = branch;
   const at = entries.findLastIndex((entry) => entry.anchor !== undefined);
   const anchor = anchorOf(entries[at]);
   const ledger = openLedger(anchor, entries.slice(Math.max(0, at)), anchor ? null : kin());
   const prompt = { ...BARE_PROMPT, ...erasedFrom(branch, ledger), ...overheadIn(overhead), model };
-  return { ledger, prompt, known: knownTokens(ledger, prompt) };
+  return { ledger, prompt, known: knownByPolicy(ledger, prompt, policy) };
 }
 
 /** What a settled call measured, for the entry of its step; `undefined` when its report says nothing. */
@@ -118,7 +151,7 @@ async function describe([name, { description, inputSchema }]: [string, ToolSet[s
   };
 }
 
-async function fingerprint(text: string): Promise<string> {
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
+async function fingerprint(value: unknown): Promise<string> {
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(JSON.stringify(value)));
   return Array.from(new Uint8Array(digest, 0, 8), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -29,6 +29,9 @@ const MESSAGE_HEAD = z.looseObject({
   parts: z.array(z.looseObject({ type: z.string() })),
 });
 
+/** Characters of all client tools as JSON: they are stored in the session's row, which holds 2 MB with all else in it. */
+const CLIENT_TOOLS_LENGTH = 256 * 1024;
+
 const CLIENT_TOOLS = z.array(
   z.object({
     name: z.string().regex(/^[A-Za-z0-9_-]{1,64}$/),
@@ -50,6 +53,8 @@ const REPORTED_CALL = z.looseObject({
 
 /** Parts a person can say. */
 const USER_PARTS = /^(text|file|data-.+)$/;
+
+const BASE64_DATA_URL = /^data:[^,]*;base64,[A-Za-z0-9+/_-]*={0,2}$/;
 
 type MessageHead = z.infer<typeof MESSAGE_HEAD>;
 
@@ -158,14 +163,15 @@ function checkUrls(message: UIMessage): void {
     if ("url" in part && typeof part.url === "string" && !isFetchable(part.url)) {
       throw new SessionError(
         "invalid-message",
-        `Message "${message.id}" has a part whose url is not a data, http or https URL.`,
+        `Message "${message.id}" has a part whose url is not an http, https or Base64 data URL.`,
       );
     }
   }
 }
 
+/** The SDK takes what stands behind the comma of a data URL for Base64, whatever the URL says. */
 function isFetchable(url: string): boolean {
-  if (url.startsWith("data:")) return true;
+  if (url.startsWith("data:")) return BASE64_DATA_URL.test(url);
   return URL.canParse(url) && /^https?:$/.test(new URL(url).protocol);
 }
 
@@ -174,7 +180,9 @@ function readClientTools(given: unknown, allowed: boolean): ClientTool[] | undef
   if (!allowed)
     throw new SessionError("bad-request", "This session takes no client tools; allow them with allowClientTools().");
   const tools = CLIENT_TOOLS.safeParse(given);
-  if (tools.success) return tools.data;
+  if (tools.success && JSON.stringify(tools.data).length <= CLIENT_TOOLS_LENGTH) return tools.data;
+  if (tools.success)
+    throw new SessionError("bad-request", `clientTools may have ${CLIENT_TOOLS_LENGTH} characters as JSON at most.`);
   throw new SessionError("bad-request", `clientTools is not valid: ${firstIssue(tools.error)}`);
 }
 

@@ -33,12 +33,6 @@ export class LiveStream {
     for (const sink of this.#sinks) sink.chunk(json);
   }
 
-  /** Sends a chunk to whoever follows now without keeping it: for news that a replay would only repeat. */
-  announce(chunk: UIMessageChunk): void {
-    const json = JSON.stringify(chunk);
-    for (const sink of this.#sinks) sink.chunk(json);
-  }
-
   end(): void {
     this.#finish({ kind: "end" });
   }

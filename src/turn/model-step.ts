@@ -95,7 +95,8 @@ class CallReport {
   }
 
   reported(usage: ModelCall["usage"], finishReason: ModelCall["finishReason"]): void {
-    this.#usage = usage;
+    // The SDK fills in an object even where the provider said nothing.
+    this.#usage = usage && saysSomething(usage) ? usage : undefined;
     this.#finishReason = finishReason;
   }
 
@@ -120,4 +121,8 @@ class CallReport {
       durationMs: this.#request.clock() - this.#startedAt,
     };
   }
+}
+
+function saysSomething({ inputTokens, outputTokens, totalTokens }: NonNullable<ModelCall["usage"]>): boolean {
+  return inputTokens !== undefined || outputTokens !== undefined || totalTokens !== undefined;
 }

@@ -1,14 +1,17 @@
 /**
  * The messages of a branch as a model is shown them.
  *
- * Three things are left out because providers refuse them: reasoning that is empty and carries nothing for the
- * provider, tool calls that never got an answer, and, in a step that holds nothing else, the reasoning that led to
- * such calls.
+ * What providers refuse is left out, because what is refused once would be refused at every later turn:
+ * - reasoning that is empty and carries nothing for the provider, or that nothing follows in its step
+ * - tool calls that never got an answer
+ * - in a step that was broken off, reasoning without a signature and what the provider knows by name alone: it was
+ *   never completed there
+ * - messages that hold nothing a model can be shown
  */
 import { convertToModelMessages, type ModelMessage, type ToolSet, type UIMessage } from "ai";
 import type { Part } from "../records.ts";
 import { isToolPart } from "./answer.ts";
-import { stepsOf } from "./transcript.ts";
+import { stepsOf, type AnswerMetadata } from "./transcript.ts";
 
 /** What a model call is built from: the text that precedes the conversation, and the conversation. */
 export interface Prompt {
@@ -30,24 +33,60 @@ export async function promptOf(
   const instructions = [systemPrompt, ...head.map(textOf)].filter((text) => text).join("\n\n");
   const shown = messages
     .slice(head.length)
-    .map(presentable)
-    .filter((message) => message.parts.length > 0);
+    .map((message, index, all) => presentable(message, index === all.length - 1))
+    .filter((message) => message.parts.some(isContent));
   return {
     instructions: instructions || undefined,
     messages: await convertToModelMessages(shown, { tools, ignoreIncompleteToolCalls: true }),
   };
 }
 
-function presentable(message: UIMessage): UIMessage {
+function presentable(message: UIMessage, isLast: boolean): UIMessage {
   if (message.role === "system") return { ...message, role: "user" };
   if (message.role === "user") return message;
-  return { ...message, parts: stepsOf(message.parts).flatMap(presentableStep) };
+  const { ending } = (message.metadata ?? {}) as AnswerMetadata;
+  const parts = stepsOf(message.parts).flatMap((step, index, all) => {
+    const isEnd = index === all.length - 1;
+    return presentableStep(step, isLast && isEnd, (isEnd && ending !== undefined) || step.some(isStreaming));
+  });
+  return { ...message, parts };
 }
 
-function presentableStep(parts: Part[]): Part[] {
-  const kept = parts.filter((part) => !isEmptyReasoning(part) && !isUnanswered(part));
-  const cutCall = parts.some(isUnanswered);
-  return cutCall && !kept.some((part) => part.type === "text" || isToolPart(part)) ? [] : kept;
+/** `isNewest`: the model goes on from this step, and the SDK runs the calls in it that were approved. */
+function presentableStep(parts: Part[], isNewest: boolean, isBrokenOff: boolean): Part[] {
+  const answered = parts.filter((part) => !isUnanswered(part) && (isNewest || !isApproved(part)));
+  const kept = isBrokenOff
+    ? answered.filter((part) => part.type !== "reasoning" || isSigned(part)).map(withoutReference)
+    : answered.filter((part) => !isEmptyReasoning(part));
+  return kept.slice(0, kept.findLastIndex(isContent) + 1);
+}
+
+function isStreaming(part: Part): boolean {
+  return "state" in part && (part.state === "streaming" || part.state === "input-streaming");
+}
+
+/** Whether reasoning can be sent back although its step was broken off: it is whole, and not only a name (`itemId`). */
+function isSigned(part: Extract<Part, { type: "reasoning" }>): boolean {
+  const said = Object.values(part.providerMetadata ?? {});
+  return part.state !== "streaming" && said.length > 0 && !said.some((entry) => "itemId" in entry);
+}
+
+/** A text that a provider never completed is unknown there under the name it had, so it is sent as plain text. */
+function withoutReference(part: Part): Part {
+  if (part.type !== "text") return part;
+  const { providerMetadata: _, ...text } = part;
+  return text;
+}
+
+/** Whether a part is something that a model is shown and that may stand at the end of a step. */
+function isContent(part: Part): boolean {
+  if (part.type === "text") return part.text.trim() !== "" || part.providerMetadata !== undefined;
+  return isToolPart(part) || part.type === "file" || part.type === "custom" || part.type === "steering-message";
+}
+
+/** An approved call without output: it runs when the model goes on from its step, and never afterwards. */
+function isApproved(part: Part): boolean {
+  return isToolPart(part) && part.state === "approval-responded" && part.approval.approved;
 }
 
 function isEmptyReasoning(part: Part): boolean {

@@ -20,7 +20,7 @@ export type RecoveryPlan =
 export function planRecovery(turn: OpenTurn, answer: readonly Entry[]): RecoveryPlan {
   const last = answer.at(-1);
   const toolMayHaveRun = (turn.running ?? []).length > 0;
-  if (last?.call && last.call.startedAt >= turn.startedAt && !awaitsModel(last)) return { kind: "close", repaired: [] };
+  if (last?.call && last.seq > turn.parent && !awaitsModel(last)) return { kind: "close", repaired: [] };
   const midStep = last !== undefined && (last.state === "streaming" || last.parts.some(isRunning));
   if (!midStep && !toolMayHaveRun && turn.interruptions < INTERRUPTIONS_ALLOWED) return { kind: "run-again" };
   return { kind: "close", repaired: answer.filter(needsRepair).map(repaired) };
@@ -51,7 +51,8 @@ export function planRecovery(turn: OpenTurn, answer: readonly Entry[]): Recovery
   }
 }
 
-function interruptedCall(part: Part): Part {
+/** A call that was running when its turn broke off: answered, so that it is not run a second time. */
+export function interruptedCall(part: Part): Part {
   if (!isToolPart(part)) return part;
   const { output: _, preliminary: __, ...call } = part as typeof part & { preliminary?: boolean };
   // SAFETY: a tool part in state `output-error` is a call with an error text; everything else of the call stays.

@@ -5,8 +5,8 @@
  * continues a message, and when a request that was answered before is sent again.
  */
 import type { UIMessage, UIMessageChunk } from "ai";
-import type { Part } from "../records.ts";
-import { isToolPart, toolNameOf } from "./answer.ts";
+import type { Entry, Part } from "../records.ts";
+import { isFinishReason, isToolPart, toolNameOf } from "./answer.ts";
 
 /** Chunks of the parts alone, without `start` and `finish`. */
 export function* chunksOfParts(parts: readonly Part[]): Generator<UIMessageChunk> {
@@ -21,15 +21,21 @@ export function* chunksOfParts(parts: readonly Part[]): Generator<UIMessageChunk
   if (stepOpen) yield { type: "finish-step" };
 }
 
-/** A whole stream for a finished message. */
-export function* chunksOfMessage(message: UIMessage): Generator<UIMessageChunk> {
+/** A whole stream for a stored message; `last` is its last entry, which says how it ended. */
+export function* chunksOfMessage(
+  message: UIMessage,
+  last: Pick<Entry, "state" | "call"> = { state: "done" },
+): Generator<UIMessageChunk> {
   yield {
     type: "start",
     messageId: message.id,
     ...(message.metadata !== undefined && { messageMetadata: message.metadata }),
   };
   yield* chunksOfParts(message.parts);
-  yield { type: "finish" };
+  if (last.state === "failed") return;
+  if (last.state === "aborted" || last.state === "interrupted") return yield { type: "abort" };
+  const reason = last.call?.finishReason;
+  yield { type: "finish", ...(isFinishReason(reason) && { finishReason: reason }) };
 }
 
 function* chunksOfPart(part: Part, index: string): Generator<UIMessageChunk> {

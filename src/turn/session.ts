@@ -5,14 +5,17 @@
  */
 import type { LanguageModel, UIMessage } from "ai";
 import { SessionError } from "../errors.ts";
+import type { ContextReport } from "../context/report.ts";
 import type { SessionSettings, UsageTotals } from "../records.ts";
 import type { SessionStore } from "../storage/session-store.ts";
 import { archiveLines, restoreArchive } from "./archive.ts";
 import { modelId, withSettings, type Configuration } from "./configuration.ts";
 import { History } from "./history.ts";
-import { overheadOf } from "./gauge.ts";
+import { readContext } from "./context-reading.ts";
+import { anchorOf, overheadOf, readGauge, restingOverhead } from "./gauge.ts";
 import { importMessages } from "./imported-messages.ts";
 import { validated } from "./incoming.ts";
+import type { SettingsPatch } from "./settings.ts";
 import { TurnLine } from "./turn-line.ts";
 
 export interface SessionParts {
@@ -51,9 +54,6 @@ export interface SessionSummary {
   /** bytes of the session's database */
   storedBytes: number;
 }
-
-/** Changes of the session's settings; `null` gives one back to the configuration. */
-export type SettingsPatch = { [Name in keyof SessionSettings]: SessionSettings[Name] | null };
 
 export class Session {
   readonly line: TurnLine;
@@ -103,13 +103,30 @@ export class Session {
   }
 
   /** Stores messages of any role without calling a model. Known ids are skipped. */
-  async importMessages(messages: readonly unknown[]): Promise<{ inserted: number; skipped: number }> {
+  async importMessages(
+    messages: readonly unknown[],
+  ): Promise<{ inserted: number; skipped: number; context: ContextReport }> {
     const checked = distinct(await validated(messages, this.configuration.limits));
     const { systemPrompt, tools, model } = this.configuration;
-    const overhead = await overheadOf(systemPrompt, tools, modelId(model));
+    const overhead = await overheadOf(systemPrompt, tools, tools, modelId(model));
     this.line.refuseWhileBusy();
     const { store, clock } = this.#parts;
-    return importMessages(checked, { store, branch: this.line.branch, model: modelId(model), overhead, now: clock() });
+    const { branch } = this.line;
+    const imported = importMessages(checked, { store, branch, model: modelId(model), overhead, now: clock() });
+    return { ...imported, context: await this.context() };
+  }
+
+  /** How full the context is, and why. Asks a configured token counter once, unless nothing has changed since. */
+  async context(): Promise<ContextReport> {
+    const { store, log } = this.#parts;
+    const { configuration } = this;
+    const { systemPrompt, tools } = configuration;
+    const model = modelId(configuration.model);
+    const own = await overheadOf(systemPrompt, tools, tools, model);
+    const { branch } = this.line;
+    const kin = () => anchorOf({ anchor: store.newestAnchor() });
+    const reading = readGauge(branch, restingOverhead(own, branch), model, kin, configuration.context);
+    return readContext({ reading, branch, configuration, tools, totals: store.session.totals, log });
   }
 
   /** Everything the session has, as JSON Lines. */
@@ -118,11 +135,11 @@ export class Session {
   }
 
   /** Brings an exported session back, into an empty one. */
-  importArchive(text: string): { inserted: number; skipped: number } {
+  async importArchive(text: string): Promise<{ inserted: number; skipped: number; context: ContextReport }> {
     this.line.refuseWhileBusy();
     const { inserted } = restoreArchive(this.#parts.store, text, this.#parts.clock());
     this.line.forgetBranch();
-    return { inserted, skipped: 0 };
+    return { inserted, skipped: 0, context: await this.context() };
   }
 
   eraseMessage(messageId: string): number {

@@ -1,5 +1,7 @@
 /** Values that people write, in code, in variables and over HTTP: one reading for all three. */
+import { z } from "zod";
 import { SessionError } from "../errors.ts";
+import type { SessionSettings } from "../records.ts";
 import type { CompactAfter } from "./configuration.ts";
 
 /**
@@ -25,4 +27,35 @@ export function readPositiveInteger(value: unknown, name: string): number {
 
 function misconfigured(name: string, value: unknown, wanted: string): SessionError {
   return new SessionError("misconfigured", `${name} is ${JSON.stringify(value)}; it must be ${wanted}.`);
+}
+
+const PATCH = z.strictObject({
+  model: z.string().min(1).max(256).nullable().optional(),
+  systemPrompt: z.string().max(1_000_000).nullable().optional(),
+  compactAfter: z.union([z.number(), z.string()]).nullable().optional(),
+  tailTokenBudget: z.number().int().positive().nullable().optional(),
+});
+
+/** Changes of a session's settings; `null` gives one back to the configuration. */
+export type SettingsPatch = { [Name in keyof SessionSettings]: SessionSettings[Name] | null };
+
+/** Reads settings from outside. Throws `invalid-settings` with what is wrong. */
+export function readSettings(value: unknown): SettingsPatch {
+  const patch = PATCH.safeParse(value);
+  if (!patch.success) {
+    const issue = patch.error.issues[0];
+    const where = issue?.path.map(String).join(".");
+    throw new SessionError(
+      "invalid-settings",
+      `The settings are not valid: ${where ? `${where}: ` : ""}${issue?.message}`,
+    );
+  }
+  const { compactAfter, ...settings } = patch.data;
+  if (compactAfter === undefined || compactAfter === null)
+    return { ...settings, ...(compactAfter === null && { compactAfter }) };
+  try {
+    return { ...settings, compactAfter: readCompactAfter(compactAfter, "compactAfter") };
+  } catch (error) {
+    throw new SessionError("invalid-settings", error instanceof Error ? error.message : String(error));
+  }
 }

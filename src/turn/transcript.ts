@@ -5,7 +5,7 @@
  * that went in. Usage is never stored twice: the metadata of an answer is derived from the calls on its entries.
  */
 import type { LanguageModelUsage, UIMessage } from "ai";
-import type { Entry, ModelCall, Part } from "../records.ts";
+import type { Entry, EntryState, ModelCall, Part } from "../records.ts";
 
 /** What the service adds to the metadata of an answer. Usage objects come without the provider's `raw` object. */
 export interface AnswerMetadata {
@@ -17,6 +17,8 @@ export interface AnswerMetadata {
   steps?: (LanguageModelUsage | null)[];
   /** registry id of the last step's model */
   model?: string;
+  /** present when the answer is not complete */
+  ending?: "aborted" | "failed" | "interrupted";
 }
 
 /** Cuts the parts of a message into steps. A message without `step-start` is one step. */
@@ -78,9 +80,14 @@ export function answerMetadata(calls: readonly (ModelCall | undefined)[]): Answe
 
 function metadataOf(entries: readonly Entry[]): unknown {
   const sent = entries[0]?.metadata;
-  const derived = answerMetadata(entries.map((entry) => entry.call));
+  const derived = { ...answerMetadata(entries.map((entry) => entry.call)), ...endingOf(entries.at(-1)?.state) };
   if (Object.keys(derived).length === 0) return sent;
   return { ...(typeof sent === "object" && sent), ...derived };
+}
+
+/** How an answer that is not complete ended, by the state of its last step. */
+export function endingOf(state: EntryState | undefined): Pick<AnswerMetadata, "ending"> {
+  return state === "aborted" || state === "failed" || state === "interrupted" ? { ending: state } : {};
 }
 
 function withoutRaw({ raw: _, ...usage }: LanguageModelUsage): LanguageModelUsage {

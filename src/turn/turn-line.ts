@@ -5,9 +5,9 @@
  * asked for again and follows its stream, or it was answered before and gets that answer. The open turn in storage
  * decides, not memory alone: what is found open at start-up is recovered first.
  */
-import type { LanguageModel } from "ai";
-import { publicError, SessionError } from "../errors.ts";
-import type { Entry, OpenTurn, QueuedTurn, Seq, TurnRequest } from "../records.ts";
+import { isDeepEqualData, type LanguageModel } from "ai";
+import { isErrorCode, publicError, SessionError } from "../errors.ts";
+import type { Entry, FinishedRequest, OpenTurn, QueuedTurn, Seq, TurnRequest } from "../records.ts";
 import type { SessionStore } from "../storage/session-store.ts";
 import { admit, type Admission } from "./admission.ts";
 import { Branch } from "./branch.ts";
@@ -61,6 +61,8 @@ export class TurnLine {
   #branch: Branch | undefined;
   #running: Running | undefined;
   #ended: Ended | undefined;
+  /** the session is being erased: there is nothing left to go on with */
+  #discarded = false;
   /** streams of waiting turns that someone follows, by position */
   readonly #waiting = new Map<number, LiveStream>();
 
@@ -102,7 +104,8 @@ export class TurnLine {
 
   /** Stops everything without storing more: the session is about to be erased. */
   discard(): void {
-    this.#running?.runner.abort();
+    this.#discarded = true;
+    this.#running?.runner.discard(publicError(new SessionError("session-deleted", "The session was deleted.")));
     for (const live of this.#waiting.values())
       live.fail(publicError(new SessionError("session-deleted", "The session was deleted.")));
     this.#waiting.clear();
@@ -132,7 +135,8 @@ export class TurnLine {
   // ── taking requests ──────────────────────────────────────────────────────────────────────────────────────────────
 
   #isKnown(messageId: string): boolean {
-    return this.#around.store.versions(messageId).length > 0;
+    if (this.#around.store.versions(messageId).length > 0) return true;
+    return this.#around.store.queue().some(({ request }) => request.messages.some(({ id }) => id === messageId));
   }
 
   #sameRequest(requestId: string, sink: StreamSink): Following | undefined {
@@ -140,7 +144,7 @@ export class TurnLine {
     const waiting = this.#around.store.queue().find((queued) => queued.request.requestId === requestId);
     if (waiting) return this.#wait(waiting, sink);
     const finished = this.#around.store.session.finished.find((done) => done.requestId === requestId);
-    return finished && this.#answerAgain(finished.messageId, sink);
+    return finished && this.#answerAgain(finished.messageId, sink, finished.error);
   }
 
   /** The newest message of a request that is running or waiting, sent again under another request id. */
@@ -150,13 +154,13 @@ export class TurnLine {
     if (this.#running) {
       const asked = this.#around.store.entry(this.#running.runner.turn.parent);
       const same = asked?.messageId === messageId && this.#running.runner.turn.trigger !== "continue";
-      if (same && JSON.stringify(asked.parts) === JSON.stringify(request.messages.at(-1)?.parts)) {
+      if (same && isDeepEqualData(asked.parts, request.messages.at(-1)?.parts)) {
         return this.#follow(this.#running, sink);
       }
     }
     const waiting = this.#around.store
       .queue()
-      .find((queued) => queued.request.messages.some((message) => message.id === messageId));
+      .find((queued) => isDeepEqualData(queued.request.messages.at(-1), request.messages.at(-1)));
     return waiting && this.#wait(waiting, sink);
   }
 
@@ -189,18 +193,20 @@ export class TurnLine {
     live.end();
   }
 
-  #answerAgain(messageId: string, sink: StreamSink): Following {
+  #answerAgain(messageId: string, sink: StreamSink, error?: FinishedRequest["error"]): Following {
     const live = new LiveStream();
-    this.#replayInto(live, messageId);
+    this.#replayInto(live, messageId, error);
     return { leave: live.follow(sink), abort: () => {} };
   }
 
   /** A stored answer as a stream of its own. It may stand on another branch by now. */
-  #replayInto(live: LiveStream, messageId: string): void {
+  #replayInto(live: LiveStream, messageId: string, error?: FinishedRequest["error"]): void {
     const onBranch = this.branch.message(messageId);
     const entries = onBranch.length ? onBranch : this.#around.store.entriesOf(messageId);
-    if (entries.length) for (const chunk of chunksOfMessage(messageOf(entries))) live.push(chunk);
-    live.end();
+    const last = entries.at(-1);
+    if (last) for (const chunk of chunksOfMessage(messageOf(entries), last)) live.push(chunk);
+    if (error && isErrorCode(error.code)) live.fail(publicError(new SessionError(error.code, error.message)));
+    else live.end();
   }
 
   #follow({ runner, live }: Running, sink: StreamSink): Following {
@@ -336,6 +342,7 @@ export class TurnLine {
   }
 
   #endOf(running: Running): void {
+    if (this.#discarded) return;
     this.#running = undefined;
     this.#ended = { ...running, at: this.#around.clock() };
     this.#startNext();
@@ -378,9 +385,16 @@ export class TurnLine {
       return;
     }
     store.transaction(() => {
-      this.#update(plan.repaired);
+      this.#update(plan.repaired.map((entry) => this.#withInterruptedCall(entry)));
       closeTurn(store, turn, branch, clock());
     });
+  }
+
+  /** The call that was cut off is booked as far as it is known: it is paid for, and nobody reported what it cost. */
+  #withInterruptedCall(entry: Entry): Entry {
+    if (entry.call) return entry;
+    const call = { purpose: "turn", model: this.#model(), finishReason: "interrupted" } as const;
+    return { ...entry, call: { ...call, startedAt: entry.createdAt, durationMs: 0 } };
   }
 
   /** The branch as the turn left it: its steps were stored behind the leaf that the session still names. */

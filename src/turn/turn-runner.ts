@@ -8,17 +8,20 @@ import type { LanguageModel, ToolSet, UIMessageChunk } from "ai";
 import { publicError, SessionError, type PublicError } from "../errors.ts";
 import type { EntryState, ModelCall, OpenTurn } from "../records.ts";
 import type { SessionStore } from "../storage/session-store.ts";
-import { Answer, awaitsModel, type AnswerStep } from "./answer.ts";
+import { Answer, awaitsModel, isFinishReason, type AnswerStep } from "./answer.ts";
 import type { Branch } from "./branch.ts";
-import { closeTurn } from "./closing.ts";
+import { addCall, callsOf, closeTurn } from "./closing.ts";
 import { modelId, type Configuration } from "./configuration.ts";
+import { readContext } from "./context-reading.ts";
 import { measured, overheadOf, readGauge, sizeOf, anchorOf, type Overhead, type Reading } from "./gauge.ts";
 import type { LiveStream } from "./live-stream.ts";
+import { describeModelError } from "./model-error.ts";
 import { modelStep, type ModelStepOutcome } from "./model-step.ts";
 import { promptOf } from "./prompt.ts";
+import { interruptedCall } from "./recovery.ts";
 import { chunksOfParts } from "./replay.ts";
 import { toolSetOf } from "./tool-set.ts";
-import { answerMetadata, messagesOf } from "./transcript.ts";
+import { answerMetadata, endingOf, messagesOf } from "./transcript.ts";
 
 /** Time between two checkpoints of a growing step, in ms: what a crash may cost of what was streamed. */
 const CHECKPOINT_INTERVAL_MS = 1_000;
@@ -48,6 +51,7 @@ export class TurnRunner {
   /** server tools that wait until their call is stored, by call id */
   readonly #waiting = new Map<string, () => void>();
   #lastCheckpoint: number;
+  #discarded = false;
 
   constructor(turn: OpenTurn, live: LiveStream, around: TurnSurroundings) {
     this.#turn = turn;
@@ -66,12 +70,21 @@ export class TurnRunner {
     this.#abort.abort();
   }
 
+  /** Stops without storing anything more: the session is being erased. */
+  discard(error: PublicError): void {
+    this.#discarded = true;
+    this.#live.fail(error);
+    this.abort();
+  }
+
   /** Runs to the end and leaves the turn closed in storage, whatever happens. */
   async run(): Promise<TurnEnding> {
     const metadata = this.#answer.steps.length > 0 && { messageMetadata: this.#metadata() };
     this.#live.push({ type: "start", messageId: this.#turn.messageId, ...metadata });
     const ending = await this.#steps().catch((error: unknown) => this.#failure(error));
-    closeTurn(this.#around.store, this.#turn, this.#around.branch, this.#around.clock());
+    if (this.#discarded) return ending;
+    const { store, branch, clock } = this.#around;
+    closeTurn(store, this.#turn, branch, clock(), ending.kind === "failed" ? ending.error : undefined);
     this.#announceEnd(ending);
     return ending;
   }
@@ -84,9 +97,11 @@ export class TurnRunner {
   async #steps(): Promise<TurnEnding> {
     const { configuration } = this.#around;
     const tools = toolSetOf(configuration.tools, this.#turn.clientTools ?? []);
-    const overhead = await overheadOf(configuration.systemPrompt, tools, modelId(configuration.model));
-    for (let taken = 0; ;) {
+    const model = modelId(configuration.model);
+    const overhead = await overheadOf(configuration.systemPrompt, configuration.tools, tools, model);
+    for (let taken = this.#stepsTaken(); ;) {
       const outcome = await this.#step(tools, overhead);
+      await this.#reportContext(tools, overhead);
       taken += 1;
       if (outcome.kind === "aborted") return { kind: "aborted" };
       if (outcome.kind === "failed") return this.#failure(outcome.error);
@@ -95,11 +110,16 @@ export class TurnRunner {
     }
   }
 
+  /** Steps that this turn has taken before its object died. */
+  #stepsTaken(): number {
+    return this.#answer.steps.filter((step) => step.entry && step.entry.seq > this.#turn.parent).length;
+  }
+
   async #step(tools: ToolSet, overhead: Overhead): Promise<ModelStepOutcome> {
-    const { branch, configuration, clock, store } = this.#around;
+    const { branch, configuration, clock } = this.#around;
     const prompt = await promptOf(messagesOf(branch.entries), configuration.systemPrompt, tools);
     const id = modelId(configuration.model);
-    const reading = readGauge(branch, overhead, id, () => anchorOf({ anchor: store.newestAnchor() }));
+    const reading = this.#read(overhead);
     const chunks = modelStep({
       model: typeof configuration.model === "string" ? this.#around.languageModel(id) : configuration.model,
       modelId: id,
@@ -118,6 +138,22 @@ export class TurnRunner {
     }
   }
 
+  /** Tells clients how full the context is by now. */
+  async #reportContext(tools: ToolSet, overhead: Overhead): Promise<void> {
+    if (this.#discarded) return;
+    const { branch, configuration, store, log } = this.#around;
+    const reading = this.#read(overhead);
+    const totals = callsOf(this.#turn, branch.entries).reduce(addCall, store.session.totals);
+    const report = await readContext({ reading, branch, configuration, tools, totals, log });
+    this.#live.push({ type: "data-context", data: report, transient: true });
+  }
+
+  #read(overhead: Overhead): Reading {
+    const { branch, configuration, store } = this.#around;
+    const kin = () => anchorOf({ anchor: store.newestAnchor() });
+    return readGauge(branch, overhead, modelId(configuration.model), kin, configuration.context);
+  }
+
   /** One chunk: into the message, out to the clients, and now and then to storage. */
   #take(chunk: UIMessageChunk): void {
     if (chunk.type === "finish-step") return;
@@ -132,7 +168,10 @@ export class TurnRunner {
 
   /** Stores the step with its call. A call that ended before it said anything leaves a line in the log and no step. */
   #settle(outcome: ModelStepOutcome, stepsBefore: number, reading: Reading): ModelStepOutcome {
-    if (outcome.kind !== "done") this.#answer.dropSilentStep();
+    if (outcome.kind !== "done") {
+      this.#answer.dropSilentStep();
+      this.#closeRunningCalls();
+    }
     const step = this.#answer.steps.length > stepsBefore ? this.#answer.current : undefined;
     if (step) {
       step.call = { ...outcome.call, predictedTokens: reading.known.tokens };
@@ -140,12 +179,23 @@ export class TurnRunner {
       step.state = STATE_OF[outcome.kind];
       step.dirty = true;
       dropEmptyReasoning(step);
+      if (outcome.kind !== "done") closeOpenParts(step);
     }
     this.#store();
     this.#logCall(step?.call ?? outcome.call);
     if (step) this.#live.push({ type: "message-metadata", messageMetadata: this.#metadata() });
     if (step) this.#live.push({ type: "finish-step" });
     return outcome;
+  }
+
+  /** An approval lets a call run once: one that was running now has an end, so a client that repeats its approval runs nothing. */
+  #closeRunningCalls(): void {
+    for (const toolCallId of this.#turn.running ?? []) {
+      const call = this.#answer.toolCall(toolCallId);
+      if (call?.part.state !== "approval-responded") continue;
+      Object.assign(call.part, interruptedCall(call.part));
+      call.step.dirty = true;
+    }
   }
 
   async #beforeTool(toolCallId: string): Promise<void> {
@@ -170,6 +220,7 @@ export class TurnRunner {
   }
 
   #store(): void {
+    if (this.#discarded) return;
     const { store } = this.#around;
     store.transaction(() => {
       for (const [index, step] of this.#answer.steps.entries()) if (step.dirty) this.#storeStep(step, index);
@@ -206,13 +257,14 @@ export class TurnRunner {
   }
 
   #metadata(): unknown {
-    return answerMetadata(this.#answer.steps.map((step) => step.call));
+    const calls = this.#answer.steps.map((step) => step.call);
+    return { ...answerMetadata(calls), ...endingOf(this.#answer.current?.state) };
   }
 
   #failure(error: unknown): TurnEnding {
     this.#around.log("turn failed", { turn: this.#turn.id, error });
     if (error instanceof SessionError) return { kind: "failed", error: publicError(error) };
-    return { kind: "failed", error: publicError(new SessionError("model-failed", describe(error))) };
+    return { kind: "failed", error: publicError(new SessionError("model-failed", describeModelError(error))) };
   }
 
   #stepLimit(limit: number): TurnEnding {
@@ -256,21 +308,16 @@ function dropEmptyReasoning(step: AnswerStep): void {
   step.parts.splice(0, step.parts.length, ...kept);
 }
 
+/** What is broken off will not be completed, so clients need not show it as being written. */
+function closeOpenParts(step: AnswerStep): void {
+  for (const part of step.parts) {
+    if ((part.type === "text" || part.type === "reasoning") && part.state === "streaming") part.state = "done";
+  }
+}
+
 /** How far the prediction was off, in percent of what the call read. */
 function errorPercent({ predictedTokens, usage }: ModelCall): number | undefined {
   const actual = usage?.inputTokens;
   if (predictedTokens === undefined || !actual || actual < 0) return undefined;
   return Math.round(((predictedTokens - actual) / actual) * 10_000) / 100;
-}
-
-function isFinishReason(
-  reason: ModelCall["finishReason"] | undefined,
-): reason is Exclude<ModelCall["finishReason"], "aborted"> {
-  return reason !== undefined && reason !== "aborted";
-}
-
-/** A provider's own words are for the person who reads the chat; a stack or a path would be in `stack`, which is not used. */
-function describe(error: unknown): string {
-  const message = error instanceof Error ? error.message : String(error);
-  return `The model failed: ${message}`;
 }

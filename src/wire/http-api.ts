@@ -3,7 +3,7 @@ import { Hono, type Context } from "hono";
 import { z } from "zod";
 import { publicError, SessionError } from "../errors.ts";
 import type { Session } from "../turn/session.ts";
-import { readCompactAfter } from "../turn/settings.ts";
+import { readSettings } from "../turn/settings.ts";
 
 const PAGE_LIMIT = 200;
 const PAGE_DEFAULT = 50;
@@ -11,13 +11,6 @@ const PAGE_DEFAULT = 50;
 const PAGE = z.object({
   before: z.string().optional(),
   limit: z.coerce.number().int().min(1).max(PAGE_LIMIT).default(PAGE_DEFAULT),
-});
-
-const SETTINGS = z.strictObject({
-  model: z.string().min(1).max(256).nullable().optional(),
-  systemPrompt: z.string().max(1_000_000).nullable().optional(),
-  compactAfter: z.union([z.number(), z.string()]).nullable().optional(),
-  tailTokenBudget: z.number().int().positive().nullable().optional(),
 });
 
 const IMPORT = z.object({ messages: z.array(z.unknown()) });
@@ -32,7 +25,7 @@ export function httpApi(session: Session, erase: () => Promise<void>): Hono {
   const api = new Hono().basePath("/sessions/:id");
   api.get("/", (c) => c.json(session.summary()));
   api.patch("/", async (c) => {
-    session.changeSettings(await readSettings(c, session));
+    session.changeSettings(readSettings(await readBody(c, z.unknown(), session)));
     return c.json(session.summary());
   });
   api.delete("/", async (c) => {
@@ -46,6 +39,7 @@ export function httpApi(session: Session, erase: () => Promise<void>): Hono {
   });
   api.post("/messages", (c) => importInto(session, c));
   api.delete("/messages/:messageId", (c) => c.json({ deleted: session.eraseMessage(c.req.param("messageId")) }));
+  api.get("/context", async (c) => c.json(await session.context()));
   api.get("/branches", (c) => c.json({ branches: session.history.branches() }));
   api.put("/leaf", async (c) => c.json({ leaf: session.switchTo(await readBody(c, LEAF, session)) }));
   api.post("/abort", (c) => c.json({ aborted: session.line.abort() }));
@@ -72,19 +66,21 @@ export function respond(c: Context, error: unknown): Response {
   return c.json({ error: { code, message } }, status);
 }
 
-const ROUTES: Record<string, string> = {
-  "": "GET, PATCH, DELETE",
-  messages: "GET, POST",
-  branches: "GET",
-  leaf: "PUT",
-  abort: "POST",
-  usage: "GET",
-  export: "GET",
-};
+const ROUTES: ReadonlyMap<string, string> = new Map([
+  ["", "GET, PATCH, DELETE"],
+  ["messages", "GET, POST"],
+  ["messages/", "DELETE"],
+  ["branches", "GET"],
+  ["context", "GET"],
+  ["leaf", "PUT"],
+  ["abort", "POST"],
+  ["usage", "GET"],
+  ["export", "GET"],
+]);
 
 function notFound(c: Context): SessionError {
-  const [, , , route = "", rest] = c.req.path.split("/");
-  const allowed = route === "messages" && rest ? "DELETE" : rest ? undefined : ROUTES[route];
+  const [, , , route = "", rest, ...more] = c.req.path.split("/");
+  const allowed = more.length ? undefined : ROUTES.get(rest ? `${route}/` : route);
   return allowed
     ? new SessionError("method-not-allowed", `${c.req.method} is not allowed here; use ${allowed}.`)
     : new SessionError("not-found", `There is nothing at ${c.req.path}.`);
@@ -92,20 +88,9 @@ function notFound(c: Context): SessionError {
 
 async function importInto(session: Session, c: Context): Promise<Response> {
   const isArchive = c.req.header("content-type")?.startsWith("application/jsonl");
-  if (isArchive) return c.json(session.importArchive(await readText(c, session)));
+  if (isArchive) return c.json(await session.importArchive(await readText(c, session)));
   const { messages } = await readBody(c, IMPORT, session);
   return c.json(await session.importMessages(messages));
-}
-
-async function readSettings(c: Context, session: Session): Promise<Parameters<Session["changeSettings"]>[0]> {
-  const { compactAfter, ...settings } = await readBody(c, SETTINGS, session);
-  if (compactAfter === undefined) return settings;
-  if (compactAfter === null) return { ...settings, compactAfter };
-  try {
-    return { ...settings, compactAfter: readCompactAfter(compactAfter, "compactAfter") };
-  } catch (error) {
-    throw new SessionError("invalid-settings", error instanceof Error ? error.message : String(error));
-  }
 }
 
 function readQuery(c: Context): z.infer<typeof PAGE> {
@@ -124,9 +109,12 @@ async function readBody<T>(c: Context, schema: z.ZodType<T>, session: Session): 
 async function readText(c: Context, session: Session): Promise<string> {
   const { frameLength } = session.configuration.limits;
   const tooLarge = (length: number) =>
-    new SessionError("frame-too-large", `The body has ${length} bytes; at most ${frameLength} are allowed.`);
+    new SessionError("body-too-large", `The body has ${length} characters; at most ${frameLength} are allowed.`);
   const announced = Number(c.req.header("content-length") ?? 0);
-  if (announced > frameLength) throw tooLarge(announced);
+  if (announced > frameLength) {
+    await c.req.raw.body?.cancel();
+    throw tooLarge(announced);
+  }
   const text = await c.req.text();
   if (text.length > frameLength) throw tooLarge(text.length);
   return text;

@@ -1,0 +1,45 @@
+/**
+ * What a person is told when a model fails.
+ *
+ * Providers put request ids, parts of keys and whole chunks into their messages. The log has all of it; a client gets
+ * what it can act on, and a provider's own words only where they are about the request it made.
+ */
+import { APICallError } from "ai";
+
+/** Characters of a provider's own words that are passed on. */
+const QUOTED_LENGTH = 300;
+
+/** Statuses whose provider messages are about the operator's account or deployment, not about the request. */
+const OPERATOR_STATUS: Readonly<Record<number, string>> = {
+  401: "its provider refused the key",
+  402: "its provider wants to be paid",
+  403: "its provider refused access",
+  404: "its provider does not know it at this address",
+  408: "its provider took too long",
+  429: "its provider is limiting requests; try again later",
+};
+
+/** One sentence, without stacks, paths, keys or stream chunks. */
+export function describeModelError(error: unknown): string {
+  return `The model failed: ${reason(error)}.`;
+}
+
+function reason(error: unknown): string {
+  if (!APICallError.isInstance(error)) return error instanceof Error ? ownWords(error) : "it gave no reason";
+  const { statusCode } = error;
+  if (statusCode === undefined) return "its provider could not be reached";
+  if (statusCode >= 500) return `its provider answered with status ${statusCode}`;
+  return OPERATOR_STATUS[statusCode] ?? quoted(error.message);
+}
+
+/** Errors of the AI SDK carry what they failed to read in their message; their names alone say what happened. */
+function ownWords(error: Error): string {
+  return error.name.startsWith("AI_")
+    ? `its answer could not be used (${error.name.slice("AI_".length)})`
+    : quoted(error.message);
+}
+
+function quoted(message: string): string {
+  const line = message.split("\n")[0]?.trim().replace(/\.$/, "") ?? "";
+  return line.length > QUOTED_LENGTH ? `${line.slice(0, QUOTED_LENGTH)}…` : line || "it gave no reason";
+}
