@@ -28,6 +28,7 @@ const STATUS = {
   "model-failed": 502,
   "step-limit": 502,
   "session-deleted": 410,
+  "session-ended": 503,
   misconfigured: 503,
   internal: 500,
 } as const;

@@ -99,7 +99,9 @@ export class SessionBuilder {
 
   /** Sizes beyond which requests are refused; what is left out keeps its default. */
   limits(limits: Partial<Limits>): this {
-    return this.#set({ limits: { ...this.#configuration.limits, ...limits } });
+    const given = Object.entries(limits).filter(([, value]) => value !== undefined);
+    const read = given.map(([name, value]) => [name, readPositiveInteger(value, `limits.${name}`)]);
+    return this.#set({ limits: { ...this.#configuration.limits, ...Object.fromEntries(read) } });
   }
 
   build(): Configuration {

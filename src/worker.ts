@@ -43,14 +43,18 @@ async function forward(request: Request, env: WorkerEnvironment): Promise<Respon
   return ask(env, id, new Request<unknown, CfProperties>(url, new Request(request, { headers })));
 }
 
-/** An object that ends under a request without a body (it was deleted, or replaced) leaves it to the next one. */
+/**
+ * An object may end under a request: it was deleted, or replaced. Without a body the request goes to the next object;
+ * one with a body cannot be sent twice, and whether it took effect is not known.
+ */
 async function ask(env: WorkerEnvironment, id: string, request: Request): Promise<Response> {
   const session = await getAgentByName(env.ChatSession, id);
-  if (request.body) return session.fetch(request);
   try {
-    return await session.fetch(request.clone());
+    return await session.fetch(request.body ? request : request.clone());
   } catch (error) {
-    console.warn(JSON.stringify({ session: id, event: "asked again", error: String(error) }));
+    console.warn(JSON.stringify({ session: id, event: "object ended", error: String(error) }));
+    if (request.body)
+      throw new SessionError("session-ended", "The session ended during this request. Look and try again.");
     return (await getAgentByName(env.ChatSession, id)).fetch(request);
   }
 }

@@ -46,6 +46,8 @@ export interface ModelTraits {
   /** whether reasoning was seen to leave the prompt at the next step of a turn, and at the next turn */
   dropsAtStep?: boolean;
   dropsAtTurn?: boolean;
+  /** how often small output figures proved right (up) or placeholders (down) by the next report; -3 to 3, absent at 0 */
+  outputTrust?: number;
 }
 
 /** How good the predictions have been. */
@@ -69,6 +71,8 @@ export interface Anchor {
   /** tokens it put out, Ôₙ: reported, or estimated where the report was a placeholder */
   output: number;
   outputReported: boolean;
+  /** the figure that was taken for a placeholder; absent where the report was believed */
+  placeholder?: number;
   /** ledger tokens between the first report's input and this one's: the measured cumulative total */
   measured: number;
   /** ledger tokens and units of the messages before the first report */

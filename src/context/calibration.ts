@@ -6,10 +6,16 @@ const LOWEST_RATIO = 0.25;
 const HIGHEST_RATIO = 4;
 
 /**
- * Units that the fitted weights are worth as evidence. A segment much smaller than this says little beside them; a
- * model they were not fitted for is learned after a few of this size (measured in `bench/accuracy.ts`).
+ * Units that the fitted weights are worth as evidence, as long as segments agree with them. Fewer, and a session follows
+ * the noise of what nobody recorded; more, and it learns nothing (both tried on every recording, `docs/accounting.md`).
  */
-const PRIOR_UNITS = 10_000;
+const PRIOR_UNITS = 12_000;
+
+/**
+ * Deviation from the fitted weights, as a logarithm, at which they count half. Their own error on a whole session is
+ * 3 to 5 %: ten and more can only mean a tokenizer they were not fitted for, which has to be learned at once.
+ */
+const FOREIGN_DEVIATION = 0.1;
 
 /** Share of older evidence kept for each prior's worth of new: content changes within a session. */
 const FADE = 0.5;
@@ -26,7 +32,10 @@ export function clampRatio(ratio: number): number {
 /** Tokens of a model for one estimator unit: 1 until its segments say otherwise. */
 export function ratioOf(traits: ModelTraits | undefined): number {
   const { measuredTokens, measuredUnits } = traits ?? NEW_MODEL;
-  return clampRatio((measuredTokens + PRIOR_UNITS) / (measuredUnits + PRIOR_UNITS));
+  if (measuredUnits <= 0) return 1;
+  const deviation = Math.log(clampRatio(measuredTokens / measuredUnits)) / FOREIGN_DEVIATION;
+  const prior = PRIOR_UNITS / (1 + deviation * deviation);
+  return clampRatio((measuredTokens + prior) / (measuredUnits + prior));
 }
 
 /** Traits after one more measured segment of `tokens` that was estimated at `units`. */
@@ -106,6 +115,32 @@ export function learnDrop(
   return boundary === "step"
     ? { ...traits, dropsAtStep: segment.dropped }
     : { ...traits, dropsAtTurn: segment.dropped };
+}
+
+/** Verdicts of the next report after which a model's small output figures are believed. */
+const TRUST = 2;
+const MOST_TRUST = 3;
+
+/** Whether a model's output figures are believed however small they are. */
+export function trustsOutput(traits: ModelTraits | undefined): boolean {
+  return (traits?.outputTrust ?? 0) >= TRUST;
+}
+
+/**
+ * Traits after the next report showed what a figure taken for a placeholder was. `difference` is what was put out and
+ * added together, `told` and `assumed` the two sizes of the output, `estimate` what was added.
+ */
+export function learnTrust(
+  traits: ModelTraits,
+  difference: number,
+  told: number,
+  assumed: number,
+  estimate: number,
+): ModelTraits {
+  if (!tells(assumed - told, estimate)) return traits;
+  const right = Math.abs(difference - told - estimate) < Math.abs(difference - assumed - estimate);
+  const trust = Math.max(-MOST_TRUST, Math.min(MOST_TRUST, (traits.outputTrust ?? 0) + (right ? 1 : -1)));
+  return { ...traits, outputTrust: trust };
 }
 
 /** The models of an anchor with one of them replaced, the longest unused forgotten. */

@@ -10,10 +10,12 @@ import {
   dropsReasoning,
   learnDrop,
   learnSegment,
+  learnTrust,
   ratioOf,
   readSegment,
   recordPrediction,
   remember,
+  trustsOutput,
 } from "./calibration.ts";
 import { freshUnits, knownTokens, type Ledger, overheadOf, settledRebase, traitsFor } from "./known.ts";
 import type { ReportedUsage } from "./usage.ts";
@@ -79,17 +81,23 @@ export function anchorFor(ledger: Ledger, report: StepReport): Anchor | null {
   };
 }
 
+type Output = Pick<Anchor, "output" | "outputReported" | "placeholder" | "ownReasoning">;
+
 /** Ôₙ, and how much of it is reasoning in ledger tokens. */
-function outputOf(
-  { usage, said, reasoningUnits }: StepReport,
-  traits: ModelTraits,
-): Pick<Anchor, "output" | "outputReported" | "ownReasoning"> {
+function outputOf({ usage, said, reasoningUnits }: StepReport, traits: ModelTraits): Output {
   const estimate = said * ratioOf(traits);
-  const reported = usage.contextOutput;
-  const outputReported = reported !== undefined && reported >= PLACEHOLDER_SHARE * estimate;
-  const output = outputReported ? reported : Math.round(estimate);
+  const told = usage.contextOutput;
+  const outputReported =
+    told !== undefined && (told >= PLACEHOLDER_SHARE * estimate || (told > 0 && trustsOutput(traits)));
+  const output = outputReported ? told : Math.round(estimate);
   const reasoning = Math.min(output, (outputReported && usage.reasoning) || reasoningUnits * ratioOf(traits));
-  return { output, outputReported, ownReasoning: Math.round(reasoning / traits.factor) };
+  const ownReasoning = Math.round(reasoning / traits.factor);
+  return {
+    output,
+    outputReported,
+    ...(outputReported || told === undefined ? {} : { placeholder: told }),
+    ownReasoning,
+  };
 }
 
 /** Where an anchor stands and what it believes of everything before it. */
@@ -143,7 +151,11 @@ function nextMeasure(anchor: Anchor, ledger: Ledger, step: StepReport, traits: M
       traits,
     };
   }
-  const taught = learnSegment(learnDrop(traits, segment, reading, ledger.boundary), segment.tokens, units);
+  const heard =
+    anchor.placeholder === undefined
+      ? traits
+      : learnTrust(traits, span, anchor.placeholder, anchor.output, estimate - anchor.output);
+  const taught = learnSegment(learnDrop(heard, segment, reading, ledger.boundary), segment.tokens, units);
   return {
     ...resplit(anchor, taught),
     measured: start + span / traits.factor,

@@ -53,6 +53,8 @@ export function admit(request: TurnRequest, history: KnownHistory, tools: ToolSe
 
 function append(request: TurnRequest, history: KnownHistory, tools: ToolSet): Admission {
   const answers = request.toolAnswers ?? [];
+  // Providers reuse call ids, so a stale transcript could answer a later call: the message has to be the newest answer.
+  const answered = history.newest("assistant").filter((entry) => entry.messageId === request.answeredMessage);
   // What was new when a request came may have been stored by a turn it waited for.
   const fresh = request.messages.filter(({ id }) => history.versions(id).length === 0);
   const last = request.messages.at(-1);
@@ -61,7 +63,7 @@ function append(request: TurnRequest, history: KnownHistory, tools: ToolSet): Ad
     kind: "run",
     parent: history.leaf?.seq ?? null,
     store: fresh.map((message) => ({ message, version: 0 })),
-    update: answers.length ? withToolAnswers(history.newest("assistant"), answers, tools) : [],
+    update: answers.length ? withToolAnswers(answered, answers, tools) : [],
   };
 }
 

@@ -48,21 +48,38 @@ export function* archiveLines(store: SessionStore): Generator<string> {
   }
 }
 
+/** A parsed archive. Its parts are as they came. */
+export interface Archive {
+  session: z.infer<typeof SESSION_LINE>;
+  entries: z.infer<typeof ENTRY_LINE>[];
+}
+
+/** Parses the lines of an archive. Throws `bad-request` with the line that is wrong. */
+export function readArchive(text: string): Archive {
+  const lines = text.split("\n").filter((candidate) => candidate.trim() !== "");
+  return {
+    session: parseLine(SESSION_LINE, lines[0], 1),
+    entries: lines.slice(1).map((candidate, index) => parseLine(ENTRY_LINE, candidate, index + 2)),
+  };
+}
+
 /** Restores an archive into an empty session. Throws `not-empty`, or `bad-request` with the line that is wrong. */
-export function restoreArchive(store: SessionStore, text: string, now: number): { inserted: number } {
+export function restoreArchive(store: SessionStore, { session, entries }: Archive, now: number): { inserted: number } {
   if (store.session.messages > 0 || store.session.leaf !== null) {
     throw new SessionError("not-empty", "An archive can only be imported into an empty session.");
   }
-  const lines = text.split("\n").filter((candidate) => candidate.trim() !== "");
-  const session = parseLine(SESSION_LINE, lines[0], 1);
-  const entries = lines.slice(1).map((text, index) => parseLine(ENTRY_LINE, text, index + 2));
   return store.transaction(() => {
     const units = new Map<number, number>();
+    const heads = new Set<string>();
     let lastSeq = 0;
     for (const [index, entry] of entries.entries()) {
       const before = entry.parent === null ? 0 : units.get(entry.parent);
       if (before === undefined || entry.seq <= lastSeq)
         throw brokenLine(index + 2, "its parent must be an earlier line and its seq above theirs");
+      const head = `${entry.messageId} ${entry.version}`;
+      if (entry.step === 0 && heads.has(head))
+        throw brokenLine(index + 2, "its message and version stand in an earlier line");
+      heads.add(head);
       store.restore(toEntry(entry, before));
       lastSeq = entry.seq;
       units.set(entry.seq, before + entry.unitsSaid + entry.unitsReturned);
@@ -91,7 +108,7 @@ function restoredSession(
     createdAt: session.createdAt,
     activeAt: entries.at(-1)?.createdAt ?? now,
     leaf: session.leaf,
-    // SAFETY: an archive holds what is set, so there is no `null` in it that would unset something.
+    // SAFETY: `null` stands for what is not set; wherever settings are read it means the configuration's value.
     settings: readSettings(session.settings) as SessionSettings,
     messages: countMessages(entries),
     totals: calls.reduce(addCall, current.totals),

@@ -91,7 +91,7 @@ export async function readIncoming(
         trigger: "submit",
         messages,
         ...(edited && { target: last.id, ...(incoming.messageId === last.id && { edits: true }) }),
-        ...(toolAnswers.length > 0 && { toolAnswers }),
+        ...(toolAnswers.length > 0 && { toolAnswers, answeredMessage: before?.id }),
       };
     }
     case "system":

@@ -5,7 +5,7 @@
  * twice: a turn is run again only from a point where nothing of the next step was stored and no tool may have started.
  */
 import type { Entry, OpenTurn, Part } from "../records.ts";
-import { awaitsModel, isToolPart } from "./answer.ts";
+import { awaitsModel, isToolPart, toolNameOf } from "./answer.ts";
 
 /** Times a turn may die before it is given up: a prompt that kills its object would kill it for ever. */
 const INTERRUPTIONS_ALLOWED = 2;
@@ -16,10 +16,17 @@ export type RecoveryPlan =
   /** close the turn; `repaired` are entries to store as they are given */
   | { kind: "close"; repaired: Entry[] };
 
-/** `answer` are the entries of the turn's message on its branch, in order of their steps. */
-export function planRecovery(turn: OpenTurn, answer: readonly Entry[]): RecoveryPlan {
+/**
+ * `answer` are the entries of the turn's message on its branch, in order of their steps; `runsHere` says whether calls of
+ * a tool are carried out by the server.
+ */
+export function planRecovery(
+  turn: OpenTurn,
+  answer: readonly Entry[],
+  runsHere: (toolName: string) => boolean = () => true,
+): RecoveryPlan {
   const last = answer.at(-1);
-  const toolMayHaveRun = (turn.running ?? []).length > 0;
+  const toolMayHaveRun = answer.some((entry) => entry.parts.some(wasApproved));
   if (last?.call && last.seq > turn.parent && !awaitsModel(last)) return { kind: "close", repaired: [] };
   const midStep = last !== undefined && (last.state === "streaming" || last.parts.some(isRunning));
   if (!midStep && !toolMayHaveRun && turn.interruptions < INTERRUPTIONS_ALLOWED) return { kind: "run-again" };
@@ -46,6 +53,7 @@ export function planRecovery(turn: OpenTurn, answer: readonly Entry[]): Recovery
     if (last?.state !== "streaming" || !last.parts.includes(part)) return false;
     return (
       isToolPart(part) &&
+      runsHere(toolNameOf(part)) &&
       (part.state === "input-available" || (part.state === "output-available" && !!part.preliminary))
     );
   }

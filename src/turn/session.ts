@@ -8,7 +8,7 @@ import { SessionError } from "../errors.ts";
 import type { ContextReport } from "../context/report.ts";
 import type { SessionSettings, UsageTotals } from "../records.ts";
 import type { SessionStore } from "../storage/session-store.ts";
-import { archiveLines, restoreArchive } from "./archive.ts";
+import { archiveLines, readArchive, restoreArchive } from "./archive.ts";
 import { modelId, withSettings, type Configuration } from "./configuration.ts";
 import { History } from "./history.ts";
 import { readContext } from "./context-reading.ts";
@@ -136,8 +136,14 @@ export class Session {
 
   /** Brings an exported session back, into an empty one. */
   async importArchive(text: string): Promise<{ inserted: number; skipped: number; context: ContextReport }> {
+    const archive = readArchive(text);
+    const content = archive.entries.filter((entry) => entry.parts.length > 0);
+    await validated(
+      content.map(({ messageId, role, parts }) => ({ id: messageId, role, parts })),
+      this.configuration.limits,
+    );
     this.line.refuseWhileBusy();
-    const { inserted } = restoreArchive(this.#parts.store, text, this.#parts.clock());
+    const { inserted } = restoreArchive(this.#parts.store, archive, this.#parts.clock());
     this.line.forgetBranch();
     return { inserted, skipped: 0, context: await this.context() };
   }

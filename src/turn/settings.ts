@@ -29,9 +29,12 @@ function misconfigured(name: string, value: unknown, wanted: string): SessionErr
   return new SessionError("misconfigured", `${name} is ${JSON.stringify(value)}; it must be ${wanted}.`);
 }
 
+/** In UTF-16 code units: at most 768 KB of UTF-8, beside everything else in the session's row, which holds 2 MB. */
+const SYSTEM_PROMPT_LENGTH = 256 * 1024;
+
 const PATCH = z.strictObject({
   model: z.string().min(1).max(256).nullable().optional(),
-  systemPrompt: z.string().max(1_000_000).nullable().optional(),
+  systemPrompt: z.string().max(SYSTEM_PROMPT_LENGTH).nullable().optional(),
   compactAfter: z.union([z.number(), z.string()]).nullable().optional(),
   tailTokenBudget: z.number().int().positive().nullable().optional(),
 });

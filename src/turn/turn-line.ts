@@ -17,6 +17,7 @@ import { sizeOf } from "./gauge.ts";
 import { readIncoming, type IncomingRequest } from "./incoming.ts";
 import { LiveStream, type StreamSink } from "./live-stream.ts";
 import { planRecovery } from "./recovery.ts";
+import { runsOnServer } from "./tool-set.ts";
 import { chunksOfMessage } from "./replay.ts";
 import { messageOf } from "./transcript.ts";
 import { TurnRunner } from "./turn-runner.ts";
@@ -127,9 +128,10 @@ export class TurnLine {
     return this.#branch;
   }
 
-  /** Forgets the branch in memory: what is stored of it has changed. */
+  /** Forgets what memory holds of the branch and of the last answer: what is stored has changed. */
   forgetBranch(): void {
     this.#branch = undefined;
+    this.#ended = undefined;
   }
 
   // ── taking requests ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -371,12 +373,14 @@ export class TurnLine {
 
   /** A turn that is open in storage while none runs: its object died, or storage refused its end. */
   #recoverOpenTurn(): void {
-    const { store, clock, log } = this.#around;
+    const { store, clock, log, configuration } = this.#around;
     const { turn } = store.session;
     if (!turn || this.busy) return;
     const branch = this.#branchOf(turn);
     this.#branch = branch;
-    const plan = planRecovery(turn, branch.message(turn.messageId));
+    const plan = planRecovery(turn, branch.message(turn.messageId), (name) =>
+      runsOnServer(configuration().tools, name),
+    );
     log("turn found open", { turn: turn.id, plan: plan.kind, interruptions: turn.interruptions + 1 });
     if (plan.kind === "run-again") {
       const again = { ...turn, interruptions: turn.interruptions + 1 };

@@ -8,7 +8,7 @@ import type { LanguageModel, ToolSet, UIMessageChunk } from "ai";
 import { publicError, SessionError, type PublicError } from "../errors.ts";
 import type { EntryState, ModelCall, OpenTurn } from "../records.ts";
 import type { SessionStore } from "../storage/session-store.ts";
-import { Answer, awaitsModel, isFinishReason, type AnswerStep } from "./answer.ts";
+import { Answer, awaitsModel, isAnswered, isFinishReason, type AnswerStep } from "./answer.ts";
 import type { Branch } from "./branch.ts";
 import { addCall, callsOf, closeTurn } from "./closing.ts";
 import { modelId, type Configuration } from "./configuration.ts";
@@ -50,6 +50,8 @@ export class TurnRunner {
   readonly #abort = new AbortController();
   /** server tools that wait until their call is stored, by call id */
   readonly #waiting = new Map<string, () => void>();
+  /** server tools that were let run, by call id */
+  readonly #started = new Set<string>();
   #lastCheckpoint: number;
   #discarded = false;
 
@@ -188,17 +190,19 @@ export class TurnRunner {
     return outcome;
   }
 
-  /** An approval lets a call run once: one that was running now has an end, so a client that repeats its approval runs nothing. */
+  /** A tool that was let run and brought nothing back has an end now: the model is told, and nothing runs it again. */
   #closeRunningCalls(): void {
-    for (const toolCallId of this.#turn.running ?? []) {
+    for (const toolCallId of this.#started) {
       const call = this.#answer.toolCall(toolCallId);
-      if (call?.part.state !== "approval-responded") continue;
-      Object.assign(call.part, interruptedCall(call.part));
+      if (!call || isAnswered(call.part)) continue;
+      const { parts } = call.step;
+      parts[parts.indexOf(call.part)] = interruptedCall(call.part);
       call.step.dirty = true;
     }
   }
 
   async #beforeTool(toolCallId: string): Promise<void> {
+    this.#started.add(toolCallId);
     const call = this.#answer.toolCall(toolCallId);
     if (call?.part.state === "approval-responded") return this.#noteRunning(toolCallId);
     if (call && call.part.state !== "input-streaming") return this.#store();

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { createMirror } from "../../src/models/mirror.ts";
 import { isSummaryRequest, summarise } from "../../src/models/mirror-summary.ts";
 import { countMirrorTokens } from "../../src/models/mirror-tokenizer.ts";
-import { answer, generate, offer, system, user } from "./mirror-helpers.ts";
+import { answer, generate, offer, system, user } from "./mirror-calls.ts";
 
 const conversation = [
   "user: Where is order A-4711? I have waited for nine days.",

@@ -16,7 +16,7 @@ import {
   system,
   textOfParts,
   user,
-} from "./mirror-helpers.ts";
+} from "./mirror-calls.ts";
 
 describe("what it says", () => {
   it("[MD3] says how many messages it was shown, the first and last line and the tools", async () => {

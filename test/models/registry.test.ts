@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { SessionError } from "../../src/errors.ts";
 import { checkModelId, createModels, type ModelEnvironment } from "../../src/models/registry.ts";
-import { user } from "./mirror-helpers.ts";
+import { user } from "./mirror-calls.ts";
 
 const FULL: ModelEnvironment = {
   ANTHROPIC_API_KEY: "a",
