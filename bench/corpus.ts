@@ -56,7 +56,10 @@ export function readRecordings(corpus: string): Recording[] {
   return readdirSync(folder)
     .filter((file) => /\.jsonl(\.gz)?$/.test(file))
     .sort()
-    .map((file) => ({ name: file.replace(/\.jsonl(\.gz)?$/, ""), conversations: readConversations(join(folder, file)) }));
+    .map((file) => ({
+      name: file.replace(/\.jsonl(\.gz)?$/, ""),
+      conversations: readConversations(join(folder, file)),
+    }));
 }
 
 function readConversations(path: string): Conversation[] {
@@ -127,12 +130,27 @@ export function gapsOf(conversation: Conversation): Gap[] {
     }
     if (step?.usage) {
       const { id, model } = conversation;
-      gaps.push({ conversation: id, model: item.model ?? model, input: inputOf(step.usage), output: step.usage.out, next, step, fresh });
+      gaps.push({
+        conversation: id,
+        model: item.model ?? model,
+        input: inputOf(step.usage),
+        output: step.usage.out,
+        next,
+        step,
+        fresh,
+      });
     }
     step = item;
     fresh = [];
   }
   return gaps;
+}
+
+/** A short name of a conversation that does not change with its file: FNV-1a of its source and id. */
+export function nameOf({ src, id }: Conversation): string {
+  let hash = 2_166_136_261;
+  for (const char of `${src} ${id}`) hash = Math.imul(hash ^ char.codePointAt(0)!, 16_777_619);
+  return (hash >>> 0).toString(36);
 }
 
 /** The value below which a share `p` of `values` lies; `NaN` for none. */

@@ -16,10 +16,27 @@ import { countTokens as countCl100k } from "gpt-tokenizer/encoding/cl100k_base";
 import { countTokens as countO200k } from "gpt-tokenizer/encoding/o200k_base";
 import { countFeatures, FEATURE_COUNT, FEATURES } from "../src/context/features.ts";
 import type { FittedWeights, Frame } from "../src/context/weights.ts";
-import { callOf, type Conversation, type Gap, gapsOf, quantile, readPages, readRecordings, type RecordedMessage } from "./corpus.ts";
+import {
+  callOf,
+  type Conversation,
+  type Gap,
+  gapsOf,
+  nameOf,
+  quantile,
+  readPages,
+  readRecordings,
+  type RecordedMessage,
+} from "./corpus.ts";
 import { dot, fitRelative, type Sample } from "./regression.ts";
 
-const FRAMES = ["message", "step", "call", "parameter", "results", "result"] as const satisfies readonly (keyof Frame)[];
+const FRAMES = [
+  "message",
+  "step",
+  "call",
+  "parameter",
+  "results",
+  "result",
+] as const satisfies readonly (keyof Frame)[];
 const SIZE = FEATURE_COUNT + FRAMES.length;
 
 /** Every part is text to be read, special tokens included. */
@@ -31,7 +48,7 @@ const PIECE = 4_000;
 const SHORTEST = 40;
 
 interface Labelled extends Sample {
-  features: Float64Array;
+  features: Float64Array<ArrayBuffer>;
   fold: number;
   group: string;
   /** tokens of the text by o200k, framing aside */
@@ -40,7 +57,7 @@ interface Labelled extends Sample {
 
 type Count = (text: string) => number;
 
-function featuresOf(text: string, vector = new Float64Array(SIZE)): Float64Array {
+function featuresOf(text: string, vector = new Float64Array(SIZE)): Float64Array<ArrayBuffer> {
   countFeatures(text, vector);
   return vector;
 }
@@ -58,18 +75,21 @@ function textSamples(conversations: Conversation[], pages: Record<string, string
   for (const { src, items, fold } of conversations) {
     for (const item of items) {
       if (item.k !== "msg" || item.role === "system") continue;
-      for (const part of item.parts) add(part.s, fold, src, IMPORTANCE[src] ?? 1);
+      for (const part of item.parts) add(part.s, fold, src, TEXT_IMPORTANCE[src] ?? 1);
     }
   }
   for (const [language, text] of Object.entries(pages)) {
-    for (let at = 0; at < text.length; at += 1_000) add(text.slice(at, at + 1_000), Math.floor(at / 20_000) % 2, `pages ${language}`, 4);
+    for (let at = 0; at < text.length; at += 1_000)
+      add(text.slice(at, at + 1_000), Math.floor(at / 20_000) % 2, `pages ${language}`, 4);
   }
   localisedErrors().forEach((text, index) => add(text, index % 2, "alphabets", 4));
   return samples;
 }
 
-/** Coding sessions outnumber the chats a hundred to one in text; all kinds of conversation should be served. */
-const IMPORTANCE: Record<string, number> = { entire: 0.25 };
+/** Coding sessions outnumber the chats a hundred to one; all kinds of conversation should be served. */
+const TEXT_IMPORTANCE: Record<string, number> = { entire: 0.5 };
+/** And of the calls, those of `entire` hold text that nobody recorded. */
+const CALL_IMPORTANCE: Record<string, number> = { entire: 0.25 };
 
 /** Error messages of zod in every language it knows: the text of other alphabets that is at hand wherever this runs. */
 function localisedErrors(): string[] {
@@ -81,7 +101,7 @@ function localisedErrors(): string[] {
 }
 
 /** Features and framing of what a call was given anew. */
-function freshFeatures(fresh: RecordedMessage[], vector: Float64Array): Float64Array {
+function freshFeatures(fresh: RecordedMessage[], vector: Float64Array<ArrayBuffer>): Float64Array<ArrayBuffer> {
   let results = 0;
   for (const { parts } of fresh) {
     for (const part of parts) {
@@ -96,7 +116,11 @@ function freshFeatures(fresh: RecordedMessage[], vector: Float64Array): Float64A
 }
 
 /** Features of what a step put out; a call's input parameter by parameter where the family writes it so. */
-function spokenFeatures({ parts }: RecordedMessage, vector: Float64Array, writesParameters: boolean): Float64Array {
+function spokenFeatures(
+  { parts }: RecordedMessage,
+  vector: Float64Array<ArrayBuffer>,
+  writesParameters: boolean,
+): Float64Array<ArrayBuffer> {
   for (const part of parts) {
     if (part.t === "call") vector[frame("call")]!++;
     const call = part.t === "call" && writesParameters ? callOf(part.s) : undefined;
@@ -135,21 +159,36 @@ function gapSamples(conversations: Conversation[]): Labelled[] {
     const writesParameters = /claude/.test(conversation.model);
     const gaps = gapsOf(conversation);
     const speaks = reportsOutputs(gaps);
-    const importance = IMPORTANCE[conversation.src] ?? 1;
+    const importance = CALL_IMPORTANCE[conversation.src] ?? 1;
     for (const gap of gaps) {
       const thinks = gap.step.parts.some((part) => part.t === "think");
-      const foreign = gap.fresh.some(({ role, parts }) => role === "assistant" || parts.some((part) => part.t === "image"));
-      const add = (kind: "new" | "said" | "both", features: Float64Array, tokens: number, importance: number) => {
+      const foreign = gap.fresh.some(
+        ({ role, parts }) => role === "assistant" || parts.some((part) => part.t === "image"),
+      );
+      const add = (
+        kind: "new" | "said" | "both",
+        features: Float64Array<ArrayBuffer>,
+        tokens: number,
+        importance: number,
+      ) => {
         const messages = [...(kind === "new" ? [] : [gap.step]), ...(kind === "said" ? [] : gap.fresh)];
         const exact = messages.flatMap(({ parts }) => parts).reduce((sum, { s }) => sum + countO200k(s, PLAIN), 0);
         const group = `${conversation.src.slice(0, 22)} ${kind}`;
-        if (tokens > 0 && messages.length > 0) samples.push({ features, tokens, exact, importance, fold: conversation.fold, group });
+        if (tokens > 0 && messages.length > 0)
+          samples.push({ features, tokens, exact, importance, fold: conversation.fold, group });
       };
       if (reportsOutput(gap)) {
-        if (!foreign) add("new", freshFeatures(gap.fresh, new Float64Array(SIZE)), gap.next - gap.input - gap.output, importance);
-        if (!thinks && speaks) add("said", spokenFeatures(gap.step, new Float64Array(SIZE), writesParameters), gap.output, 0.3 * importance);
+        if (!foreign)
+          add("new", freshFeatures(gap.fresh, new Float64Array(SIZE)), gap.next - gap.input - gap.output, importance);
+        if (!thinks && speaks)
+          add("said", spokenFeatures(gap.step, new Float64Array(SIZE), writesParameters), gap.output, 0.3 * importance);
       } else if (!thinks && !foreign && !speaks) {
-        add("both", freshFeatures(gap.fresh, spokenFeatures(gap.step, new Float64Array(SIZE), writesParameters)), gap.next - gap.input, 0.3 * importance);
+        add(
+          "both",
+          freshFeatures(gap.fresh, spokenFeatures(gap.step, new Float64Array(SIZE), writesParameters)),
+          gap.next - gap.input,
+          0.3 * importance,
+        );
       }
     }
   }
@@ -158,17 +197,27 @@ function gapSamples(conversations: Conversation[]): Labelled[] {
 
 /** Framing alone, from recorded calls of a model whose vocabulary is public: its text is counted exactly. */
 function fitFrames(samples: Labelled[]): number[] {
-  const bare = samples.map((sample) => ({ ...sample, features: sample.features.slice(FEATURE_COUNT), known: sample.exact }));
-  return fitRelative(bare, FRAMES.map((name) => (name === "parameter" ? 0 : 4)), 1e-3);
+  const bare = samples.map((sample) => ({
+    ...sample,
+    features: sample.features.slice(FEATURE_COUNT),
+    known: sample.exact,
+  }));
+  return fitRelative(
+    bare,
+    FRAMES.map((name) => (name === "parameter" ? 0 : 4)),
+    FRAMES.map(() => 1e-3),
+  );
 }
 
 function report(title: string, samples: Labelled[], weights: number[]): void {
-  const groups = Map.groupBy(samples, (sample) => sample.group);
-  for (const [group, members] of [...groups].toSorted()) {
+  for (const group of [...new Set(samples.map((sample) => sample.group))].toSorted()) {
+    const members = samples.filter((sample) => sample.group === group);
     const errors = members.map(({ features, tokens }) => Math.abs(dot(features, weights) - tokens) / tokens);
     const sum = members.reduce((total, { features }) => total + dot(features, weights), 0);
     const truth = members.reduce((total, { tokens }) => total + tokens, 0);
-    const cells = [quantile(errors, 0.5), quantile(errors, 0.9), sum / truth - 1].map((share) => `${(share * 100).toFixed(2)} %`.padStart(9));
+    const cells = [quantile(errors, 0.5), quantile(errors, 0.9), sum / truth - 1].map((share) =>
+      `${(share * 100).toFixed(2)} %`.padStart(9),
+    );
     console.log(`  ${title.padEnd(26)}${group.padEnd(20)}${String(members.length).padStart(6)}${cells.join("")}`);
   }
 }
@@ -180,8 +229,6 @@ function named(weights: number[]): FittedWeights {
     frame: Object.fromEntries(FRAMES.map((name) => [name, round(weights[frame(name)]!)])) as unknown as Frame,
   };
 }
-
-type Fitter = (samples: (fold: number | undefined) => { [source: string]: Labelled[] }, fold: number | undefined) => number[];
 
 /** Weights from the samples that are not in `fold`; from all of them without one. */
 function outside(samples: Labelled[], fold: number | undefined): Labelled[] {
@@ -202,13 +249,23 @@ const claudeGaps = gapSamples(byClaude);
 /** How many Claude tokens stand for one of o200k in English prose: 1.15 to 1.3 by the recordings; only unseen features use it. */
 const CLAUDE_SCALE = 1.2;
 
+/** How strongly a weight is held to its prior: hardly, where there is text enough. */
+const PULLS = FEATURES.map(() => 1e-4);
+
+/** The recorded Claude sessions are in English: what other scripts weigh is held to the prior. */
+const UNHEARD = new Set<string>(["accents", "otherLetters", "han", "kana", "hangul", "astral"]);
+const CLAUDE_PULLS = [...FEATURES, ...FRAMES].map((name) => (UNHEARD.has(name) ? 1e3 : 3e-3));
+
 function fitAll(fold: number | undefined): Record<string, number[]> {
   const flat = FEATURES.map(() => 0.5);
-  const texts = { o200k: fitRelative(outside(o200k, fold), flat, 1e-4), cl100k: fitRelative(outside(cl100k, fold), flat, 1e-4) };
+  const texts = {
+    o200k: fitRelative(outside(o200k, fold), flat, PULLS),
+    cl100k: fitRelative(outside(cl100k, fold), flat, PULLS),
+  };
   const frames = fitFrames(outside(gptGaps, fold));
   const prior = [...texts.o200k.map((weight) => weight * CLAUDE_SCALE), ...frames];
   return {
-    claude: fitRelative(outside(claudeGaps, fold), prior, 3e-3),
+    claude: fitRelative(outside(claudeGaps, fold), prior, CLAUDE_PULLS),
     o200k: [...texts.o200k, ...frames],
     cl100k: [...texts.cl100k, ...frames],
   };
@@ -216,7 +273,9 @@ function fitAll(fold: number | undefined): Record<string, number[]> {
 
 const folds = [fitAll(0), fitAll(1)];
 const all = fitAll(undefined);
-console.log(`  ${"scored on the other fold".padEnd(26)}${"source".padEnd(20)}${"n".padStart(6)}${"median".padStart(9)}${"p90".padStart(9)}${"sum".padStart(9)}`);
+console.log(
+  `  ${"scored on the other fold".padEnd(26)}${"source".padEnd(20)}${"n".padStart(6)}${"median".padStart(9)}${"p90".padStart(9)}${"sum".padStart(9)}`,
+);
 for (const fold of [0, 1]) {
   const inside = (samples: Labelled[]) => samples.filter((sample) => sample.fold === fold);
   report(`o200k text, fold ${fold}`, inside(o200k), folds[fold]!.o200k!);
@@ -224,17 +283,23 @@ for (const fold of [0, 1]) {
   report(`gpt-4.1 calls, fold ${fold}`, inside(gptGaps), folds[fold]!.o200k!);
   report(`claude calls, fold ${fold}`, inside(claudeGaps), folds[fold]!.claude!);
 }
-const print = (value: unknown) => JSON.stringify(value, null, 2).replaceAll(/"(\w+)":/g, "$1:").replaceAll(/([\d}])\n/g, "$1,\n");
-const namedAll = (fitted: Record<string, number[]>) => Object.fromEntries(Object.entries(fitted).map(([family, weights]) => [family, named(weights)]));
+const print = (value: unknown) =>
+  JSON.stringify(value, null, 2)
+    .replaceAll(/"(\w+)":/g, "$1:")
+    .replaceAll(/([\d}])\n/g, "$1,\n");
+const namedAll = (fitted: Record<string, number[]>) =>
+  Object.fromEntries(Object.entries(fitted).map(([family, weights]) => [family, named(weights)]));
 if (process.argv.includes("--dry")) console.log(print(namedAll(all)));
 else {
   const source = "Written by `node bench/fit.ts <corpus>`; never edited.";
   writeFileSync(
-    new URL("../src/context/fitted.ts", import.meta.url),
+    join(import.meta.dirname, "../src/context/fitted.ts"),
     `/** The fitted weights, in tokens per occurrence, from all conversations of the corpus. ${source} */\nexport const FITTED = ${print(namedAll(all))};\n`,
   );
+  const halves = Object.fromEntries(conversations.map((conversation) => [nameOf(conversation), conversation.fold]));
   writeFileSync(
-    new URL("./folds.ts", import.meta.url),
-    `/** The same fit from each half of the conversations: \`FOLDS[0]\` never saw those of fold 0. ${source} */\nexport const FOLDS = ${print(folds.map(namedAll))};\n`,
+    join(import.meta.dirname, "folds.ts"),
+    `/** The same fit from each half of the conversations: \`FOLDS[0]\` never saw those of fold 0. ${source} */\nexport const FOLDS = ${print(folds.map(namedAll))};\n\n` +
+      `/** The conversations that were fitted on, by a hash of their source and id, and the half each is in. */\nexport const HALVES: Record<string, number> = ${JSON.stringify(halves)};\n`,
   );
 }

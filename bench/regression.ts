@@ -18,11 +18,12 @@ const SWEEPS = 200;
 
 /**
  * Weights that minimise the sum of |estimate − tokens| / tokens, by reweighted least squares and coordinate descent.
- * `prior` is where features pull to that hardly occur; `pull` is its share of a feature's own evidence.
+ * `prior` is where weights are pulled, `pulls` how strongly, as a share of each feature's own evidence.
  */
-export function fitRelative(samples: Sample[], prior: readonly number[], pull: number): number[] {
+export function fitRelative(samples: Sample[], prior: readonly number[], pulls: readonly number[]): number[] {
   let weights = [...prior];
-  for (let round = 0; round < ROUNDS; round++) weights = solve(normalEquations(samples, weights), weights, prior, pull);
+  for (let round = 0; round < ROUNDS; round++)
+    weights = solve(normalEquations(samples, weights), weights, prior, pulls);
   return weights;
 }
 
@@ -48,10 +49,15 @@ function normalEquations(samples: Sample[], weights: number[]): Equations {
   return { matrix, vector };
 }
 
-function solve({ matrix, vector }: Equations, start: number[], prior: readonly number[], pull: number): number[] {
+function solve(
+  { matrix, vector }: Equations,
+  start: number[],
+  prior: readonly number[],
+  pulls: readonly number[],
+): number[] {
   const weights = [...start];
   // A constant so small that only a feature without any evidence feels it: such a weight is its prior's.
-  const own = matrix.map((row, j) => row[j]! * pull + 1e-9);
+  const own = matrix.map((row, j) => row[j]! * pulls[j]! + 1e-9);
   for (let sweep = 0; sweep < SWEEPS; sweep++) {
     for (let j = 0; j < weights.length; j++) {
       let rest = vector[j]! + own[j]! * prior[j]!;

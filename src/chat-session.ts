@@ -3,10 +3,11 @@
  *
  * Extend it and override `configure`; export the class under the name your Durable Object binding has.
  */
-import { Agent, type AgentContext, type Connection, type ConnectionContext } from "agents";
+import { Agent, callable, type AgentContext, type Connection, type ConnectionContext } from "agents";
 import type { Hono } from "hono";
 import { publicError, SessionError } from "./errors.ts";
 import { createModels, type ModelEnvironment } from "./models/registry.ts";
+import type { ContextReport } from "./context/report.ts";
 import { SessionBuilder } from "./session-builder.ts";
 import { SessionStore } from "./storage/session-store.ts";
 import { Session } from "./turn/session.ts";
@@ -32,6 +33,12 @@ export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extend
   /** Says what this class of sessions is: model, system prompt, tools, when to compact. The default is `mirror`. */
   configure(session: SessionBuilder): SessionBuilder {
     return session;
+  }
+
+  /** How full the context is, and why: the same report that `GET /sessions/:id/context` gives. */
+  @callable()
+  getContext(): Promise<ContextReport> {
+    return this.#open().session.context();
   }
 
   /** A failure is not thrown: the framework would answer with its stack. The next request tries again. */
@@ -116,7 +123,7 @@ export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extend
     });
     session.start();
     const api = httpApi(session, () => this.#delete());
-    return (this.#rooms = { socket: new AiSdkSocket(session), api });
+    return (this.#rooms = { session, socket: new AiSdkSocket(session), api });
   }
 
   async #delete(): Promise<void> {
@@ -132,6 +139,7 @@ export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extend
 
 /** What one running object consists of. */
 interface Rooms {
+  session: Session;
   socket: AiSdkSocket;
   api: Hono;
 }

@@ -197,6 +197,10 @@ export interface SessionRecord {
   leaf: Seq | null;
   /** messages on all branches, deleted ones not counted */
   messages: number;
+  /** entries whose content was erased, on all branches */
+  erased: number;
+  /** the newest entry, on any branch, that a call measured; `null` before the first report */
+  measured: Seq | null;
   settings: SessionSettings;
   turn: OpenTurn | null;
   /** newest last */

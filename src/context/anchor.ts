@@ -87,7 +87,10 @@ export interface Anchor {
   /** ledger tokens of reasoning before this step that the provider may still drop, and of this step's own */
   liveReasoning: number;
   ownReasoning: number;
-  /** units on the branch before which reasoning was dropped; 0 if never */
+  /** units on the branch where that reasoning began; equal to `at` while there is none */
+  liveSince: number;
+  /** units on the branch between which reasoning was dropped, the end exclusive; both 0 if never */
+  droppedFrom: number;
   droppedBefore: number;
   prompt: Prompt;
   /** by registry id; the models that reported in this session, at most `REMEMBERED_MODELS` */

@@ -29,7 +29,9 @@ export interface KnownTokens {
   summary: number;
   /** part of `tokens` that no call has measured yet */
   fresh: number;
-  /** scale on ledger sizes so that cut and fire agree; 1 unless a counter spoke */
+  /** tokens of the prompt's model for one ledger token: what sizes along the branch are multiplied by */
+  factor: number;
+  /** a further scale on them, so that cut and fire agree; 1 unless a counter spoke */
   scale: number;
 }
 
@@ -116,7 +118,13 @@ export function knownTokens(ledger: Ledger, prompt: Prompt): KnownTokens {
   const traits = traitsFor(ledger, prompt);
   const overhead = overheadOf(anchor ?? ledger.kin, prompt, traits);
   const fresh = freshUnits(ledger) * ratioOf(traits);
-  const parts = { overhead: overhead * traits.factor, summary: prompt.summary * traits.factor, fresh, scale: 1 };
+  const parts = {
+    overhead: overhead * traits.factor,
+    summary: prompt.summary * traits.factor,
+    fresh,
+    factor: traits.factor,
+    scale: 1,
+  };
   if (!anchor) {
     const tokens = Math.max(0, shapeOf(overhead, prompt) * traits.factor + fresh);
     return { tokens: Math.round(tokens), basis: "estimated", ...parts };

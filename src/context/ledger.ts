@@ -6,6 +6,7 @@
  */
 import { type Anchor, anchorPosition, type ModelTraits, NO_ACCURACY, type Prompt, sameVersion } from "./anchor.ts";
 import {
+  type Boundary,
   clampRatio,
   dropsReasoning,
   learnDrop,
@@ -103,7 +104,16 @@ function outputOf({ usage, said, reasoningUnits }: StepReport, traits: ModelTrai
 /** Where an anchor stands and what it believes of everything before it. */
 type Measure = Pick<
   Anchor,
-  "measured" | "head" | "headUnits" | "headInput" | "overhead" | "rebase" | "liveReasoning" | "droppedBefore"
+  | "measured"
+  | "head"
+  | "headUnits"
+  | "headInput"
+  | "overhead"
+  | "rebase"
+  | "liveReasoning"
+  | "liveSince"
+  | "droppedFrom"
+  | "droppedBefore"
 > & {
   traits: ModelTraits;
 };
@@ -125,6 +135,8 @@ function firstMeasure(ledger: Ledger, step: StepReport, traits: ModelTraits): Me
     overhead,
     rebase: whole ? 0 : input - overhead - content,
     liveReasoning: 0,
+    liveSince: step.at,
+    droppedFrom: 0,
     droppedBefore: 0,
     traits,
   };
@@ -147,7 +159,7 @@ function nextMeasure(anchor: Anchor, ledger: Ledger, step: StepReport, traits: M
       ...standing(anchor),
       measured: start + explained,
       rebase,
-      liveReasoning: ledger.boundary === "turn" ? 0 : live,
+      ...reasoningKept(anchor, step, ledger.boundary),
       traits,
     };
   }
@@ -159,19 +171,30 @@ function nextMeasure(anchor: Anchor, ledger: Ledger, step: StepReport, traits: M
   return {
     ...resplit(anchor, taught),
     measured: start + span / traits.factor,
-    // Reasoning that outlived the end of its turn is there to stay.
-    liveReasoning: segment.dropped || ledger.boundary === "turn" ? 0 : live,
-    droppedBefore: segment.dropped ? anchorPosition(anchor) : anchor.droppedBefore,
+    ...(segment.dropped ? reasoningDropped(anchor, step, expected) : reasoningKept(anchor, step, ledger.boundary)),
     traits: taught,
   };
 }
 
+type Reasoning = Pick<Measure, "liveReasoning" | "liveSince" | "droppedFrom" | "droppedBefore">;
+
+/** Reasoning that outlived the end of its turn is there to stay; within a turn it may still go. */
+function reasoningKept(anchor: Anchor, { at }: StepReport, boundary: Boundary): Reasoning {
+  const { droppedFrom, droppedBefore, liveSince } = anchor;
+  const live = boundary === "turn" ? 0 : anchor.liveReasoning + anchor.ownReasoning;
+  return { liveReasoning: live, liveSince: live > 0 ? liveSince : at, droppedFrom, droppedBefore };
+}
+
+/** A habitual drop left every turn before it without reasoning as well; a first one only its own. */
+function reasoningDropped(anchor: Anchor, { at }: StepReport, habit: boolean): Reasoning {
+  const droppedFrom = habit ? Math.min(anchor.droppedFrom, anchor.liveSince) : anchor.liveSince;
+  return { liveReasoning: 0, liveSince: at, droppedFrom, droppedBefore: anchorPosition(anchor) };
+}
+
 /** What an anchor inherits when nothing new is known of the overhead. */
-function standing(
-  anchor: Anchor,
-): Pick<Measure, "head" | "headUnits" | "headInput" | "overhead" | "rebase" | "droppedBefore"> {
-  const { head, headUnits, headInput, overhead, rebase, droppedBefore } = anchor;
-  return { head, headUnits, headInput, overhead, rebase, droppedBefore };
+function standing(anchor: Anchor): Pick<Measure, "head" | "headUnits" | "headInput" | "overhead" | "rebase"> {
+  const { head, headUnits, headInput, overhead, rebase } = anchor;
+  return { head, headUnits, headInput, overhead, rebase };
 }
 
 /** The first report's overhead again, with the ratio that is known by now. */
@@ -194,12 +217,12 @@ function correctedMeasure(
   const fresh = freshUnits(ledger) * ratioOf(traits);
   const base = {
     ...standing(anchor),
+    ...reasoningKept(anchor, step, "turn"),
     measured:
       anchor.measured + anchor.output / (anchor.models[anchor.prompt.model]?.factor ?? 1) + fresh / traits.factor,
     overhead: overheadOf(anchor, step.prompt, traits),
     headInput: null,
     rebase: anchor.rebase + settledRebase(anchor, step.prompt),
-    liveReasoning: 0,
   };
   if (anchor.prompt.model !== step.prompt.model) {
     const factor = clampRatio(traits.factor * Math.max(0, (input - fresh) / Math.max(1, predicted - fresh)));

@@ -38,7 +38,7 @@ export function firstIndex(count: number, holds: (index: number) => boolean): nu
 function ledgerTokensAt(position: number, index: AnchorIndex, newest: Anchor): number {
   const before = index.before(position);
   const after = index.after(position);
-  if (!before) return after ? -share(after.headUnits - position, after.headUnits) * newest.head : 0;
+  if (!before) return after ? beforeAnchors(position, after) : 0;
   const start = settled(before, before.measured, before.liveReasoning, newest);
   const factor = before.models[before.prompt.model]?.factor ?? 1;
   const spoken = before.output / factor;
@@ -59,9 +59,15 @@ function ledgerTokensAt(position: number, index: AnchorIndex, newest: Anchor): n
   return known + share(position - from, after.at - from) * (after.measured - known);
 }
 
+/** The same before the oldest anchor that is at hand: in the head, or between the first report and that anchor. */
+function beforeAnchors(position: number, { head, headUnits, at, measured }: Anchor): number {
+  if (position <= headUnits) return -share(headUnits - position, headUnits) * head;
+  return share(position - headUnits, at - headUnits) * measured;
+}
+
 /** Reasoning that was dropped later is no part of what is kept: positions behind it move closer to the end. */
 function settled(anchor: Anchor, tokens: number, reasoning: number, newest: Anchor): number {
-  return anchor.at < newest.droppedBefore ? tokens - reasoning : tokens;
+  return anchor.at >= newest.droppedFrom && anchor.at < newest.droppedBefore ? tokens - reasoning : tokens;
 }
 
 function share(part: number, whole: number): number {
@@ -85,15 +91,27 @@ export interface BranchSizes {
 /** The newest anchor as the next call will see it: without reasoning that its provider is going to drop. */
 function asRead({ anchor, boundary }: Ledger): Anchor | null {
   const drops = anchor && dropsReasoning(anchor.models[anchor.prompt.model], boundary);
-  return drops ? { ...anchor, droppedBefore: anchorPosition(anchor) } : anchor;
+  if (!drops) return anchor;
+  // A habit: every turn before was left without its reasoning.
+  return {
+    ...anchor,
+    droppedFrom: Math.min(anchor.droppedFrom, anchor.liveSince),
+    droppedBefore: anchorPosition(anchor),
+  };
 }
 
-/** Opens the sizes of a branch. `known` gives the scale when a counter spoke; its absence means none did. */
-export function branchSizes(ledger: Ledger, index: AnchorIndex, known?: Pick<KnownTokens, "scale">): BranchSizes {
+/**
+ * Opens the sizes of a branch. `known` says whose tokens they are to be told in, and the scale when a counter spoke;
+ * without it they are those of the model that reported last.
+ */
+export function branchSizes(
+  ledger: Ledger,
+  index: AnchorIndex,
+  known?: Pick<KnownTokens, "factor" | "scale">,
+): BranchSizes {
   const anchor = asRead(ledger);
   const traits = anchor?.models[anchor.prompt.model];
-  const factor = traits?.factor ?? 1;
-  const toTokens = factor * (known?.scale ?? 1);
+  const toTokens = (known?.factor ?? traits?.factor ?? 1) * (known?.scale ?? 1);
   const at = (position: number) => (anchor ? ledgerTokensAt(position, index, anchor) : position * ratioOf(traits));
   const end = at(ledger.end);
   const ledgerBetween = (from: number, to: number) => Math.max(0, at(to) - at(from));

@@ -7,7 +7,7 @@
  * in the window, *billed* ones what is paid for; they are kept apart because tool loops inside a provider, its own
  * compactions and free parts of a prompt make them differ.
  */
-import type { LanguageModelUsage } from "ai";
+import type { LanguageModelUsage, UIMessage } from "ai";
 import { recognise, type ReportedUsage } from "./usage-shapes.ts";
 
 export type { ReportedUsage } from "./usage-shapes.ts";
@@ -39,12 +39,12 @@ export function calculateContextTokens(
 }
 
 /**
- * The usage a message brings in its metadata, as clients and imports send it, where it describes one call. In AI SDK 7
- * `totalUsage`, and `usage` of a whole result, are sums over the steps of a turn: on a message of several steps they are
- * a bill and say nothing about the context.
+ * The usage a message brings in its metadata, as clients and imports send it, where it describes one call: only answers
+ * are made by calls. In AI SDK 7 `totalUsage`, and `usage` of a whole result, are sums over the steps of a turn: on a
+ * message of several steps they are a bill and say nothing about the context.
  */
-export function usageInMetadata(metadata: unknown, steps: number): ReportedUsage {
-  if (!isObject(metadata)) return NOT_REPORTED;
+export function usageOfMessage({ role, metadata }: Pick<UIMessage, "role" | "metadata">, steps: number): ReportedUsage {
+  if (role !== "assistant" || !isObject(metadata)) return NOT_REPORTED;
   const usage = normaliseUsage(metadata.usage);
   const total = normaliseUsage(metadata.totalUsage);
   if (steps <= 1) return isSaid(usage) ? usage : total;

@@ -23,6 +23,8 @@ const MIGRATIONS: readonly (readonly string[])[] = [
       active_at INTEGER NOT NULL,
       leaf INTEGER,
       messages INTEGER NOT NULL,
+      erased INTEGER NOT NULL,
+      measured INTEGER,
       settings TEXT NOT NULL,
       turn TEXT,
       finished TEXT NOT NULL,

@@ -28,7 +28,8 @@ export interface SqlBackend {
 /** A transaction ends when its function returns, so a promise from it would be committed too early. */
 type Synchronous<T> = T extends PromiseLike<unknown> ? never : T;
 
-/** Rows a walk along a branch asks for at once. Reads past the branch's end are wasted, so it stays small. */
+/** Rows a walk along a branch asks for at once: few at first, since many walks end soon, then twice as many each time. */
+const FIRST_WALK_BATCH = 4;
 const WALK_BATCH = 64;
 
 interface EntryRow extends Record<string, SqlStorageValue> {
@@ -61,8 +62,6 @@ export class SessionStore {
   readonly #backend: SqlBackend;
   #record: SessionRecord | undefined;
   #queue: QueuedTurn[] | undefined;
-  /** `null` once it is known that there is none */
-  #newestAnchor: object | null | undefined;
 
   constructor(backend: SqlBackend) {
     this.#backend = backend;
@@ -86,7 +85,6 @@ export class SessionStore {
     } catch (error) {
       this.#record = undefined;
       this.#queue = undefined;
-      this.#newestAnchor = undefined;
       throw error;
     }
   }
@@ -106,11 +104,13 @@ export class SessionStore {
     const next = { ...this.session, ...changes };
     this.#run(
       `UPDATE tidemark_session
-       SET created_at = ?, active_at = ?, leaf = ?, messages = ?, settings = ?, turn = ?, finished = ?, totals = ?`,
+       SET created_at = ?, active_at = ?, leaf = ?, messages = ?, erased = ?, measured = ?, settings = ?, turn = ?, finished = ?, totals = ?`,
       next.createdAt,
       next.activeAt,
       next.leaf,
       next.messages,
+      next.erased,
+      next.measured,
       JSON.stringify(next.settings),
       next.turn && JSON.stringify(next.turn),
       JSON.stringify(next.finished),
@@ -155,7 +155,6 @@ export class SessionStore {
     // RETURNING would count as a row read, this does not
     const { seq } = this.#one<{ seq: number }>("SELECT last_insert_rowid() AS seq");
     this.#insertPieces(seq, pieces);
-    if (entry.anchor) this.#newestAnchor = entry.anchor;
     return { ...entry, seq };
   }
 
@@ -181,7 +180,6 @@ export class SessionStore {
       entry.seq,
     );
     this.#insertPieces(entry.seq, pieces);
-    if (entry.anchor) this.#newestAnchor = undefined;
   }
 
   entry(seq: Seq): Entry | undefined {
@@ -241,15 +239,12 @@ export class SessionStore {
     ).map(toHead);
   }
 
-  /** The newest anchor of any branch. Looked for once, and remembered. */
+  /** The newest anchor of any branch. */
   newestAnchor(): object | undefined {
-    if (this.#newestAnchor === undefined) {
-      const row = this.#maybe<{ anchor: string }>(
-        "SELECT anchor FROM tidemark_entry WHERE anchor IS NOT NULL ORDER BY seq DESC LIMIT 1",
-      );
-      this.#newestAnchor = row ? (JSON.parse(row.anchor) as object) : null;
-    }
-    return this.#newestAnchor ?? undefined;
+    const { measured } = this.session;
+    if (measured === null) return undefined;
+    const row = this.#maybe<{ anchor: string | null }>("SELECT anchor FROM tidemark_entry WHERE seq = ?", measured);
+    return row?.anchor ? (JSON.parse(row.anchor) as object) : undefined;
   }
 
   /** Booked calls before `before`, newest first. */
@@ -295,12 +290,14 @@ export class SessionStore {
 
   *#walkRows<Row extends EntryRow>(from: Seq | null, columns: string): Generator<Row> {
     let wanted = from;
+    let batch = FIRST_WALK_BATCH;
     while (wanted !== null) {
       const rows: Row[] = this.#all<Row>(
         `SELECT ${columns} FROM tidemark_entry WHERE seq <= ? ORDER BY seq DESC LIMIT ?`,
         wanted,
-        WALK_BATCH,
+        batch,
       );
+      batch = Math.min(batch * 2, WALK_BATCH);
       const first = rows[0];
       if (first?.seq !== wanted) return;
       for (const row of rows) {
@@ -351,8 +348,8 @@ export class SessionStore {
       cacheWriteTokens: 0,
     };
     this.#run(
-      `INSERT INTO tidemark_session (id, created_at, active_at, leaf, messages, settings, turn, finished, totals,
-         schema_version) VALUES (1, ?, ?, NULL, 0, '{}', NULL, '[]', ?, ?)`,
+      `INSERT INTO tidemark_session (id, created_at, active_at, leaf, messages, erased, measured, settings, turn, finished, totals,
+         schema_version) VALUES (1, ?, ?, NULL, 0, 0, NULL, '{}', NULL, '[]', ?, ?)`,
       now,
       now,
       JSON.stringify(totals),
@@ -366,16 +363,22 @@ export class SessionStore {
       active_at: number;
       leaf: number | null;
       messages: number;
+      erased: number;
+      measured: number | null;
       settings: string;
       turn: string | null;
       finished: string;
       totals: string;
-    }>("SELECT created_at, active_at, leaf, messages, settings, turn, finished, totals FROM tidemark_session");
+    }>(
+      "SELECT created_at, active_at, leaf, messages, erased, measured, settings, turn, finished, totals FROM tidemark_session",
+    );
     return {
       createdAt: row.created_at,
       activeAt: row.active_at,
       leaf: row.leaf,
       messages: row.messages,
+      erased: row.erased,
+      measured: row.measured,
       settings: JSON.parse(row.settings),
       turn: row.turn === null ? null : JSON.parse(row.turn),
       finished: JSON.parse(row.finished),

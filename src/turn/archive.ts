@@ -111,6 +111,8 @@ function restoredSession(
     // SAFETY: `null` stands for what is not set; wherever settings are read it means the configuration's value.
     settings: readSettings(session.settings) as SessionSettings,
     messages: countMessages(entries),
+    measured: entries.findLast((entry) => entry.anchor)?.seq ?? null,
+    erased: entries.filter((entry) => entry.state === "deleted").length,
     totals: calls.reduce(addCall, current.totals),
   };
 }

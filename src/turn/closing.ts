@@ -25,6 +25,7 @@ export function closeTurn(
     turn: null,
     activeAt: now,
     leaf: spoken ? (branch.leaf?.seq ?? null) : turn.leafIfSilent,
+    measured: branch.entries.findLast((entry) => entry.anchor && entry.seq > turn.parent)?.seq ?? session.measured,
     messages: session.messages + (spoken && turn.trigger !== "continue" ? 1 : 0),
     finished: [...session.finished, finished].slice(-FINISHED_KEPT),
     totals: calls.reduce(addCall, session.totals),

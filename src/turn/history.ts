@@ -96,7 +96,8 @@ export class History {
     const erased = entries.filter((entry) => entry.step === 0).length;
     this.#store.transaction(() => {
       for (const entry of entries) this.#eraseEntry(entry);
-      this.#store.saveSession({ messages: this.#store.session.messages - erased });
+      const { session } = this.#store;
+      this.#store.saveSession({ messages: session.messages - erased, erased: session.erased + entries.length });
     });
     return erased;
   }

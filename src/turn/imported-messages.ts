@@ -50,6 +50,7 @@ export function importMessages(
     const { session } = store;
     store.saveSession({
       leaf: branch.leaf?.seq ?? null,
+      measured: branch.entries.findLast((entry) => entry.anchor)?.seq ?? session.measured,
       activeAt: fresh.length ? now : session.activeAt,
       messages: session.messages + fresh.length,
       totals: calls.reduce(addCall, session.totals),

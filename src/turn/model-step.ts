@@ -36,12 +36,27 @@ export async function* modelStep(request: ModelStepRequest): AsyncGenerator<UIMe
   const report = new CallReport(request);
   try {
     for await (const chunk of chunksOf(request, report)) {
-      if (chunk.type !== "abort" && chunk.type !== "error") yield chunk;
+      if (chunk.type !== "abort" && chunk.type !== "error") yield asStored(chunk);
     }
   } catch (error) {
     report.failed(error);
   }
   return report.outcome(request.signal.aborted);
+}
+
+/** A tool's output as JSON gives it back, so that it is the same in memory, on the wire and in storage. */
+function asStored(chunk: UIMessageChunk): UIMessageChunk {
+  if (chunk.type !== "tool-output-available") return chunk;
+  try {
+    return { ...chunk, output: JSON.parse(JSON.stringify(chunk.output) ?? "null") };
+  } catch (error) {
+    const why = error instanceof Error ? (error.message.split("\n")[0] ?? "") : String(error);
+    return {
+      type: "tool-output-error",
+      toolCallId: chunk.toolCallId,
+      errorText: `The tool ran, but its output is not JSON: ${why}`,
+    };
+  }
 }
 
 function chunksOf(request: ModelStepRequest, report: CallReport): AsyncIterable<UIMessageChunk> {

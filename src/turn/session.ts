@@ -123,7 +123,8 @@ export class Session {
     const { systemPrompt, tools } = configuration;
     const model = modelId(configuration.model);
     const own = await overheadOf(systemPrompt, tools, tools, model);
-    const { branch } = this.line;
+    // A counter is shown the whole prompt; everything else is known from the end of the branch.
+    const branch = configuration.tokenCounter ? this.line.branch : this.line.tail;
     const kin = () => anchorOf({ anchor: store.newestAnchor() });
     const reading = readGauge(branch, restingOverhead(own, branch), model, kin, configuration.context);
     return readContext({ reading, branch, configuration, tools, totals: store.session.totals, log });

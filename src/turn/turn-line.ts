@@ -128,6 +128,23 @@ export class TurnLine {
     return this.#branch;
   }
 
+  /**
+   * The end of the active branch, back to the newest measurement on it: enough to know the context, and read in a few
+   * rows however long the branch is. Where memory holds the branch, or content was erased from it, the whole.
+   */
+  get tail(): Branch {
+    const { store } = this.#around;
+    const { leaf, erased } = store.session;
+    if (this.busy || (this.#branch?.leaf?.seq ?? null) === leaf || erased > 0) return this.branch;
+    const measured = store.session.measured !== null;
+    const newestFirst: Entry[] = [];
+    for (const entry of store.walk(leaf)) {
+      newestFirst.push(entry);
+      if (entry.anchor || !measured) break;
+    }
+    return new Branch(newestFirst);
+  }
+
   /** Forgets what memory holds of the branch and of the last answer: what is stored has changed. */
   forgetBranch(): void {
     this.#branch = undefined;

@@ -83,7 +83,7 @@ export class TurnRunner {
   async run(): Promise<TurnEnding> {
     const metadata = this.#answer.steps.length > 0 && { messageMetadata: this.#metadata() };
     this.#live.push({ type: "start", messageId: this.#turn.messageId, ...metadata });
-    const ending = await this.#steps().catch((error: unknown) => this.#failure(error));
+    const ending = await this.#steps().catch((error: unknown) => this.#brokenOff(error));
     if (this.#discarded) return ending;
     const { store, branch, clock } = this.#around;
     closeTurn(store, this.#turn, branch, clock(), ending.kind === "failed" ? ending.error : undefined);
@@ -263,6 +263,18 @@ export class TurnRunner {
   #metadata(): unknown {
     const calls = this.#answer.steps.map((step) => step.call);
     return { ...answerMetadata(calls), ...endingOf(this.#answer.current?.state) };
+  }
+
+  /** Something here failed, not the model: its call is ended, and the step is not left as one that still grows. */
+  #brokenOff(error: unknown): TurnEnding {
+    this.#abort.abort();
+    const step = this.#answer.current;
+    if (step?.state === "streaming") {
+      Object.assign(step, { state: "failed", dirty: true });
+      closeOpenParts(step);
+      this.#store();
+    }
+    return this.#failure(error);
   }
 
   #failure(error: unknown): TurnEnding {

@@ -10,6 +10,8 @@ const NOTHING_YET: SessionRecord = {
   activeAt: NOON,
   leaf: null,
   messages: 0,
+  erased: 0,
+  measured: null,
   settings: {},
   turn: null,
   finished: [],
@@ -58,6 +60,8 @@ describe("the session row", () => {
       activeAt: NOON + 5,
       leaf: 7,
       messages: 3,
+      erased: 0,
+      measured: null,
       settings: { model: "mirror", systemPrompt: "Sei kurz. 简短", compactAfter: "80%", tailTokenBudget: 5 },
       turn: openTurn({
         running: ["c"],

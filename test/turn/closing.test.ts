@@ -72,6 +72,8 @@ describe("closing a turn", () => {
       activeAt: NOON + 9,
       leaf: 2,
       messages: 2,
+      erased: 0,
+      measured: null,
       settings: {},
       turn: null,
       finished: [{ requestId: "request", messageId: "answer" }],
