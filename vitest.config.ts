@@ -11,7 +11,7 @@ const onService = ["test/service/**/*.test.ts"];
 export default defineConfig({
   test: {
     // what tests inside workerd cannot do themselves (servers, files) is started here once, for both projects
-    globalSetup: ["test/setup/corpus.ts", "test/setup/loopback.ts"],
+    globalSetup: ["test/setup/corpus.ts", "test/setup/loopback.ts", "test/setup/context.ts"],
     projects: [
       {
         // warnings here are about source maps that packages do not ship

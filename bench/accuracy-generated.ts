@@ -34,9 +34,10 @@ const EVENTS: readonly Event[] = [
   { name: "hidden overhead", habits: { hidden: 2_600 }, happen: (session) => lookUp(session) },
   {
     name: "dropped reasoning",
-    habits: { dropsReasoning: true },
+    habits: { reasons: true, dropsReasoning: true },
     happen: (session) => session.ask(session.text("prose", 200)),
   },
+  { name: "reasoning dropped for the first time", habits: { reasons: true }, happen: dropReasoning },
   { name: "placeholder outputs", habits: { placeholders: 0.67 }, happen: (session) => lookUp(session) },
   { name: "system prompt changed", happen: changeSystem },
   { name: "pruned", happen: prune },
@@ -49,6 +50,12 @@ const EVENTS: readonly Event[] = [
 function lookUp(session: Session): void {
   session.ask(session.text("prose", 200));
   session.lookUp();
+}
+
+/** Nothing can foresee a first drop; its report tells, and the predictions after that are measured. */
+function dropReasoning(session: Session): void {
+  session.habits.dropsReasoning = true;
+  lookUp(session);
 }
 
 function changeSystem(session: Session): void {
@@ -121,6 +128,12 @@ function changeThereAndBack(session: Session): void {
   session.lookUp();
   session.lookUp();
   changeModel(session, first);
+}
+
+/** Whether a corpus has the texts that sessions are generated from: pages in four languages, and results of tools. */
+export function canGenerate(conversations: Conversation[], pages: Record<string, string>): boolean {
+  const { prose, code, ja, ko, zh } = materialFrom(conversations, pages);
+  return [prose, code, ja, ko, zh].every((text) => text.length > 10_000);
 }
 
 export function playEvents(conversations: Conversation[], pages: Record<string, string>): EventErrors[] {

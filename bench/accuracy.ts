@@ -5,7 +5,7 @@
  * calls. Every conversation is estimated with weights that were fitted without it: on the half of its recording that it
  * is not in (`folds.ts`), or the shipped ones where it belongs to neither half.
  */
-import { playCuts, playEvents, playFirstCalls } from "./accuracy-generated.ts";
+import { canGenerate, playCuts, playEvents, playFirstCalls } from "./accuracy-generated.ts";
 import { type Cut, play, type Played, type PredictedCall } from "./accuracy-recordings.ts";
 import { measureDecision, measureSpeeds } from "./accuracy-speed.ts";
 import { checkUsage } from "./accuracy-usage.ts";
@@ -54,6 +54,7 @@ function isMissed({ value, target, atLeast }: Figure): boolean {
 }
 
 function addRecording(name: string, { calls, cuts, triggers, compactions }: Played): void {
+  if (calls.length === 0) return;
   const add = adder(name);
   const chat = /airline|retail/.test(name);
   const by = (rule: Rule) => calls.map((call) => (Math.abs(call[rule] - call.actual) / call.actual) * 100);
@@ -142,6 +143,7 @@ function addCuts(add: ReturnType<typeof adder>, budget: string, cuts: Cut[]): vo
 }
 
 function addGenerated(): void {
+  if (!canGenerate(conversations, pages)) return;
   const add = adder("generated");
   for (const { event, first, second } of playEvents(conversations, pages)) {
     add(`${event}: first prediction, median`, quantile(first, 0.5) * 100, "%", 3);

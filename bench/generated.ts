@@ -121,6 +121,8 @@ export function unseenWeightsOf(model: string): Weights {
 export interface Habits {
   /** tokens of system prompt and tools that the session is not told of */
   hidden: number;
+  /** the model reasons before it answers */
+  reasons: boolean;
   /** reasoning of earlier turns leaves the prompt */
   dropsReasoning: boolean;
   /** share of calls whose output figure is a placeholder */
@@ -140,7 +142,7 @@ export class Session {
   constructor(seed: number, material: Material, habits: Partial<Habits> = {}) {
     this.chance = new Chance(seed);
     this.#material = material;
-    this.habits = { hidden: 0, dropsReasoning: false, placeholders: 0, ...habits };
+    this.habits = { hidden: 0, reasons: false, dropsReasoning: false, placeholders: 0, ...habits };
     this.system = this.text("prose", 3_000);
     this.branch = new Branch(
       promptOf(this.model, { systemUnits: this.systemUnits(), overheadKey: "first" }),
@@ -246,7 +248,7 @@ export class Session {
   }
 
   reasoning(): string {
-    return this.habits.dropsReasoning ? this.text("prose", this.chance.between(300, 1_500)) : "";
+    return this.habits.reasons ? this.text("prose", this.chance.between(300, 1_500)) : "";
   }
 
   /** Signed relative error of what is known now against what the next call will read. */

@@ -19,6 +19,7 @@ export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extend
 
   readonly #store: SessionStore;
   #rooms: Rooms | undefined;
+  #started = false;
   /** set when the session was deleted: the object is about to end, and what still reaches it would be lost */
   #deleted = false;
 
@@ -109,7 +110,14 @@ export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extend
   }
 
   #open(): Rooms {
-    if (this.#rooms) return this.#rooms;
+    this.#rooms ??= this.#build();
+    // Starting may fail half-way, with a recovered turn running already: the same session is started again, not another.
+    if (!this.#started) this.#rooms.session.start();
+    this.#started = true;
+    return this.#rooms;
+  }
+
+  #build(): Rooms {
     const models = createModels(this.env);
     const session = new Session({
       id: this.name,
@@ -121,9 +129,8 @@ export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extend
       keepAwake: (work) => this.ctx.waitUntil(this.keepAliveWhile(() => work)),
       log: (event, details) => log(this.name, event, details),
     });
-    session.start();
     const api = httpApi(session, () => this.#delete());
-    return (this.#rooms = { session, socket: new AiSdkSocket(session), api });
+    return { session, socket: new AiSdkSocket(session), api };
   }
 
   async #delete(): Promise<void> {

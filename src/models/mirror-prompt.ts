@@ -37,7 +37,7 @@ export interface PromptSize {
 }
 
 /** How a message that stands for compacted messages begins. `mirror` says whether it was shown one. */
-export const SUMMARY_MARKER = "<summary>";
+const SUMMARY_MARKER = "<summary>";
 
 /** Exact size of a prompt as `mirror` counts it; usable as the true counter in tests of an estimate. */
 export function measureMirrorPrompt(prompt: Prompt, tools: Tools = []): PromptSize {

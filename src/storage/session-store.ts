@@ -187,6 +187,11 @@ export class SessionStore {
     return row && this.#toEntry(row);
   }
 
+  /** The newest sequence; 0 while nothing is stored. */
+  get lastSeq(): Seq {
+    return this.#one<{ last: number }>("SELECT COALESCE(MAX(seq), 0) AS last FROM tidemark_entry").last;
+  }
+
   /** The first entry of every version of a message, oldest version first. */
   versions(messageId: string): EntryHead[] {
     return this.#all<EntryRow>(

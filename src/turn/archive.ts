@@ -41,10 +41,14 @@ const ENTRY_LINE = z.object({
 
 /** The lines of an archive, each ending in a newline. */
 export function* archiveLines(store: SessionStore): Generator<string> {
-  const { createdAt, leaf, settings } = store.session;
+  const { createdAt, leaf, settings, turn } = store.session;
+  const end = store.lastSeq;
   yield line({ type: "session", version: ARCHIVE_VERSION, createdAt, leaf, settings });
   for (const { unitsBefore: _, ...entry } of store.entries()) {
-    if (entry.state !== "streaming") yield line({ type: "entry", ...entry });
+    // Lines are read as they are sent: what an open turn has stored, or stores meanwhile, is not of this moment.
+    if (entry.state === "streaming" || entry.seq > end) continue;
+    if (turn && entry.seq > turn.parent && entry.messageId === turn.messageId) continue;
+    yield line({ type: "entry", ...entry });
   }
 }
 

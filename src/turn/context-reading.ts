@@ -39,7 +39,7 @@ export async function readContext(request: ContextRequest): Promise<ContextRepor
 }
 
 /** What the model can hold: as configured, else by the catalogue. */
-export function limitsFor({ model, contextWindow, maxOutputTokens }: Configuration): ModelLimits {
+function limitsFor({ model, contextWindow, maxOutputTokens }: Configuration): ModelLimits {
   const known = limitsOf(modelId(model));
   return {
     contextWindow: contextWindow ?? known.contextWindow,
@@ -48,7 +48,7 @@ export function limitsFor({ model, contextWindow, maxOutputTokens }: Configurati
 }
 
 /** Tokens above which a compaction is wanted; `null` for never, and where it depends on a window that is unknown. */
-export function thresholdOf(compactAfter: CompactAfter, limits: ModelLimits): number | null {
+function thresholdOf(compactAfter: CompactAfter, limits: ModelLimits): number | null {
   if (compactAfter === "off") return null;
   if (typeof compactAfter === "number") return compactAfter;
   const { contextWindow, maxOutput } = limits;

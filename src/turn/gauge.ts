@@ -7,6 +7,7 @@
 import { asSchema, type ToolSet } from "ai";
 import type { Anchor, Prompt as PromptVersion } from "../context/anchor.ts";
 import {
+  compareFamilies,
   estimateParts,
   estimateReasoning,
   estimateSystem,
@@ -95,7 +96,8 @@ export function readGauge(
   const at = entries.findLastIndex((entry) => entry.anchor !== undefined);
   const anchor = anchorOf(entries[at]);
   const ledger = openLedger(anchor, entries.slice(Math.max(0, at)), anchor ? null : kin());
-  const prompt = { ...BARE_PROMPT, ...erasedFrom(branch, ledger), ...overheadIn(overhead), model };
+  const rescale = expectedRescale(anchor ?? ledger.kin, entries, model);
+  const prompt = { ...BARE_PROMPT, ...erasedFrom(branch, ledger), ...overheadIn(overhead), ...rescale, model };
   return { ledger, prompt, known: knownByPolicy(ledger, prompt, policy) };
 }
 
@@ -130,6 +132,27 @@ function overheadIn({
   toolsUnits,
 }: Overhead): Pick<PromptVersion, "overheadKey" | "systemUnits" | "toolsUnits"> {
   return { overheadKey: key, systemUnits, toolsUnits };
+}
+
+/** Characters of the newest content by which two model families are compared: enough to know their ratio to a percent. */
+const COMPARED_LENGTH = 100_000;
+
+/** What a change of models is expected to do to the content, asked once: at the first call of a model not seen before. */
+function expectedRescale(anchor: Anchor | null, entries: readonly Entry[], model: string): { rescale?: number } {
+  if (!anchor || anchor.prompt.model === model || anchor.models[model]) return {};
+  const from = weightsFor(anchor.prompt.model);
+  const to = weightsFor(model);
+  return from === to ? {} : { rescale: compareFamilies(newestTexts(entries), from, to) };
+}
+
+function* newestTexts(entries: readonly Entry[]): Generator<string> {
+  let length = 0;
+  for (const entry of entries.toReversed()) {
+    const text = JSON.stringify(entry.parts);
+    length += text.length;
+    yield text;
+    if (length > COMPARED_LENGTH) return;
+  }
 }
 
 /** Erased messages keep their place on the branch and are not in the prompt. */

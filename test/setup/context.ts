@@ -6,7 +6,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TestProject } from "vitest/node";
 import { type LoopbackRequest, sendJson, startLoopbackServer } from "../loopback/loopback-server.ts";
-import { findSharedCorpus } from "../setup/corpus.ts";
+import { findSharedCorpus } from "./corpus.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
