@@ -9,21 +9,25 @@ import type {
   EntryHead,
   NewEntry,
   QueuedTurn,
-  Role,
-  EntryState,
   Seq,
   SessionRecord,
   TurnRequest,
   UsageRecord,
 } from "../records.ts";
-import { cutIntoPieces, INLINE_LENGTH } from "./pieces.ts";
+import {
+  ALL_COLUMNS,
+  contentOf,
+  HEAD_COLUMNS,
+  json,
+  toEntry,
+  toHead,
+  type EntryRow,
+  type FullEntryRow,
+} from "./entry-row.ts";
 import { migrationsFrom, SCHEMA_VERSION } from "./schema.ts";
-
-/** What the store needs of `DurableObjectStorage`. */
-export interface SqlBackend {
-  sql: Pick<SqlStorage, "exec" | "databaseSize">;
-  transactionSync<T>(work: () => T): T;
-}
+import { insertSession, readSession, updateSession } from "./session-row.ts";
+import { Statements, type SqlBackend } from "./statements.ts";
+import { TurnQueue } from "./turn-queue.ts";
 
 /** A transaction ends when its function returns, so a promise from it would be committed too early. */
 type Synchronous<T> = T extends PromiseLike<unknown> ? never : T;
@@ -32,39 +36,16 @@ type Synchronous<T> = T extends PromiseLike<unknown> ? never : T;
 const FIRST_WALK_BATCH = 4;
 const WALK_BATCH = 64;
 
-interface EntryRow extends Record<string, SqlStorageValue> {
-  seq: number;
-  parent: number | null;
-  message_id: string;
-  version: number;
-  step: number;
-  role: string;
-  state: string;
-  units_before: number;
-  units_said: number;
-  units_returned: number;
-  created_at: number;
-}
-
-interface FullEntryRow extends EntryRow {
-  metadata: string | null;
-  call: string | null;
-  anchor: string | null;
-  parts: string;
-  pieces: number;
-}
-
-const HEAD_COLUMNS =
-  "seq, parent, message_id, version, step, role, state, units_before, units_said, units_returned, created_at";
-const ALL_COLUMNS = `${HEAD_COLUMNS}, metadata, call, anchor, parts, pieces`;
-
 export class SessionStore {
   readonly #backend: SqlBackend;
+  readonly #sql: Statements;
+  readonly #queue: TurnQueue;
   #record: SessionRecord | undefined;
-  #queue: QueuedTurn[] | undefined;
 
   constructor(backend: SqlBackend) {
     this.#backend = backend;
+    this.#sql = new Statements(backend);
+    this.#queue = new TurnQueue(this.#sql);
   }
 
   /** Creates or migrates the tables. Call once before anything else; `now` is ms since the epoch. */
@@ -72,9 +53,9 @@ export class SessionStore {
     const version = this.#schemaVersion();
     if (version === SCHEMA_VERSION) return;
     this.transaction(() => {
-      for (const statement of migrationsFrom(version)) this.#run(statement);
-      if (version === 0) this.#insertSession(now);
-      this.#run("UPDATE tidemark_session SET schema_version = ?", SCHEMA_VERSION);
+      for (const statement of migrationsFrom(version)) this.#sql.run(statement);
+      if (version === 0) insertSession(this.#sql, now, SCHEMA_VERSION);
+      this.#sql.run("UPDATE tidemark_session SET schema_version = ?", SCHEMA_VERSION);
     });
   }
 
@@ -84,7 +65,7 @@ export class SessionStore {
       return this.#backend.transactionSync(work as () => T);
     } catch (error) {
       this.#record = undefined;
-      this.#queue = undefined;
+      this.#queue.forget();
       throw error;
     }
   }
@@ -95,27 +76,14 @@ export class SessionStore {
   }
 
   get session(): Readonly<SessionRecord> {
-    this.#record ??= this.#readSession();
+    this.#record ??= readSession(this.#sql);
     return this.#record;
   }
 
   /** Writes one row. */
   saveSession(changes: Partial<SessionRecord>): void {
     const next = { ...this.session, ...changes };
-    this.#run(
-      `UPDATE tidemark_session
-       SET created_at = ?, active_at = ?, leaf = ?, messages = ?, erased = ?, measured = ?, settings = ?, turn = ?, finished = ?, totals = ?`,
-      next.createdAt,
-      next.activeAt,
-      next.leaf,
-      next.messages,
-      next.erased,
-      next.measured,
-      JSON.stringify(next.settings),
-      next.turn && JSON.stringify(next.turn),
-      JSON.stringify(next.finished),
-      JSON.stringify(next.totals),
-    );
+    updateSession(this.#sql, next);
     this.#record = next;
   }
 
@@ -131,7 +99,7 @@ export class SessionStore {
 
   #insert(given: Seq | null, entry: NewEntry): Entry {
     const { parts, metadata, pieces } = contentOf(entry);
-    this.#run(
+    this.#sql.run(
       `INSERT INTO tidemark_entry (seq, parent, message_id, version, step, role, state, units_before, units_said,
          units_returned, created_at, metadata, call, anchor, parts, pieces)
        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -153,7 +121,7 @@ export class SessionStore {
       pieces.length,
     );
     // RETURNING would count as a row read, this does not
-    const { seq } = this.#one<{ seq: number }>("SELECT last_insert_rowid() AS seq");
+    const { seq } = this.#sql.one<{ seq: number }>("SELECT last_insert_rowid() AS seq");
     this.#insertPieces(seq, pieces);
     return { ...entry, seq };
   }
@@ -161,12 +129,12 @@ export class SessionStore {
   /** Rewrites what may change of an entry: state, parts, metadata, call, and the units of what was said in it. */
   update(entry: Entry): void {
     const { parts, metadata, pieces } = contentOf(entry);
-    const { pieces: before } = this.#one<{ pieces: number }>(
+    const { pieces: before } = this.#sql.one<{ pieces: number }>(
       "SELECT pieces FROM tidemark_entry WHERE seq = ?",
       entry.seq,
     );
-    if (before > 0) this.#run("DELETE FROM tidemark_piece WHERE seq = ?", entry.seq);
-    this.#run(
+    if (before > 0) this.#sql.run("DELETE FROM tidemark_piece WHERE seq = ?", entry.seq);
+    this.#sql.run(
       `UPDATE tidemark_entry SET state = ?, units_said = ?, units_returned = ?, metadata = ?, call = ?, anchor = ?, parts = ?,
          pieces = ? WHERE seq = ?`,
       entry.state,
@@ -183,29 +151,30 @@ export class SessionStore {
   }
 
   entry(seq: Seq): Entry | undefined {
-    const row = this.#maybe<FullEntryRow>(`SELECT ${ALL_COLUMNS} FROM tidemark_entry WHERE seq = ?`, seq);
-    return row && this.#toEntry(row);
+    const row = this.#sql.first<FullEntryRow>(`SELECT ${ALL_COLUMNS} FROM tidemark_entry WHERE seq = ?`, seq);
+    return row && this.#entryOf(row);
   }
 
   /** The newest sequence; 0 while nothing is stored. */
   get lastSeq(): Seq {
-    return this.#one<{ last: number }>("SELECT COALESCE(MAX(seq), 0) AS last FROM tidemark_entry").last;
+    return this.#sql.one<{ last: number }>("SELECT COALESCE(MAX(seq), 0) AS last FROM tidemark_entry").last;
   }
 
   /** The first entry of every version of a message, oldest version first. */
   versions(messageId: string): EntryHead[] {
-    return this.#all<EntryRow>(
-      `SELECT ${HEAD_COLUMNS} FROM tidemark_entry WHERE message_id = ? AND step = 0 ORDER BY version`,
-      messageId,
-    ).map(toHead);
+    return this.#sql
+      .all<EntryRow>(
+        `SELECT ${HEAD_COLUMNS} FROM tidemark_entry WHERE message_id = ? AND step = 0 ORDER BY version`,
+        messageId,
+      )
+      .map(toHead);
   }
 
   /** Every entry of a message, all versions and steps, in order of storing. Scans: later steps have no index. */
   entriesOf(messageId: string): Entry[] {
-    return this.#all<FullEntryRow>(
-      `SELECT ${ALL_COLUMNS} FROM tidemark_entry WHERE message_id = ? ORDER BY seq`,
-      messageId,
-    ).map((row) => this.#toEntry(row));
+    return this.#sql
+      .all<FullEntryRow>(`SELECT ${ALL_COLUMNS} FROM tidemark_entry WHERE message_id = ? ORDER BY seq`, messageId)
+      .map((row) => this.#entryOf(row));
   }
 
   /**
@@ -213,7 +182,7 @@ export class SessionStore {
    * Rows are read in batches by sequence; those of other branches in between are read and passed over.
    */
   *walk(from: Seq | null): Generator<Entry> {
-    for (const row of this.#walkRows<FullEntryRow>(from, ALL_COLUMNS)) yield this.#toEntry(row);
+    for (const row of this.#walkRows<FullEntryRow>(from, ALL_COLUMNS)) yield this.#entryOf(row);
   }
 
   /** As `walk`, without content. */
@@ -224,12 +193,12 @@ export class SessionStore {
   /** All entries in order of storing, from `after` on. */
   *entries(after: Seq = 0): Generator<Entry> {
     for (let last = after; ;) {
-      const rows = this.#all<FullEntryRow>(
+      const rows = this.#sql.all<FullEntryRow>(
         `SELECT ${ALL_COLUMNS} FROM tidemark_entry WHERE seq > ? ORDER BY seq LIMIT ?`,
         last,
         WALK_BATCH,
       );
-      for (const row of rows) yield this.#toEntry(row);
+      for (const row of rows) yield this.#entryOf(row);
       const newest = rows.at(-1);
       if (!newest) return;
       last = newest.seq;
@@ -238,66 +207,52 @@ export class SessionStore {
 
   /** Entries that no other entry follows, oldest first. Scans. */
   leaves(): EntryHead[] {
-    return this.#all<EntryRow>(
-      `SELECT ${HEAD_COLUMNS} FROM tidemark_entry
+    return this.#sql
+      .all<EntryRow>(
+        `SELECT ${HEAD_COLUMNS} FROM tidemark_entry
        WHERE seq NOT IN (SELECT parent FROM tidemark_entry WHERE parent IS NOT NULL) ORDER BY seq`,
-    ).map(toHead);
+      )
+      .map(toHead);
   }
 
   /** The newest anchor of any branch. */
   newestAnchor(): object | undefined {
     const { measured } = this.session;
     if (measured === null) return undefined;
-    const row = this.#maybe<{ anchor: string | null }>("SELECT anchor FROM tidemark_entry WHERE seq = ?", measured);
+    const row = this.#sql.first<{ anchor: string | null }>("SELECT anchor FROM tidemark_entry WHERE seq = ?", measured);
     return row?.anchor ? (JSON.parse(row.anchor) as object) : undefined;
   }
 
   /** Booked calls before `before`, newest first. */
   usage(before: Seq, limit: number): UsageRecord[] {
-    return this.#all<{ seq: number; message_id: string; step: number; call: string }>(
-      `SELECT seq, message_id, step, call FROM tidemark_entry WHERE seq < ? AND call IS NOT NULL
+    return this.#sql
+      .all<{ seq: number; message_id: string; step: number; call: string }>(
+        `SELECT seq, message_id, step, call FROM tidemark_entry WHERE seq < ? AND call IS NOT NULL
        ORDER BY seq DESC LIMIT ?`,
-      before,
-      limit,
-    ).map((row) => ({ ...JSON.parse(row.call), seq: row.seq, messageId: row.message_id, step: row.step }));
+        before,
+        limit,
+      )
+      .map((row) => ({ ...JSON.parse(row.call), seq: row.seq, messageId: row.message_id, step: row.step }));
   }
 
   enqueue(request: TurnRequest): QueuedTurn {
-    const position = (this.queue().at(-1)?.position ?? 0) + 1;
-    const queued = { position, request };
-    cutIntoPieces(JSON.stringify(queued)).forEach((body, n) =>
-      this.#run("INSERT INTO tidemark_queue (position, n, body) VALUES (?, ?, ?)", position, n, body),
-    );
-    this.#queue = [...this.queue(), queued];
-    return queued;
+    return this.#queue.add(request);
   }
 
-  /** Waiting turns in order. Read once, and kept in memory. */
+  /** Waiting turns in order. */
   queue(): readonly QueuedTurn[] {
-    this.#queue ??= this.#readQueue();
-    return this.#queue;
+    return this.#queue.turns;
   }
 
   dequeue(position: number): void {
-    this.#run("DELETE FROM tidemark_queue WHERE position = ?", position);
-    this.#queue = this.queue().filter((queued) => queued.position !== position);
-  }
-
-  #readQueue(): QueuedTurn[] {
-    const bodies = new Map<number, string>();
-    for (const row of this.#all<{ position: number; body: string }>(
-      "SELECT position, body FROM tidemark_queue ORDER BY position, n",
-    )) {
-      bodies.set(row.position, (bodies.get(row.position) ?? "") + row.body);
-    }
-    return [...bodies.values()].map((body) => JSON.parse(body) as QueuedTurn);
+    this.#queue.remove(position);
   }
 
   *#walkRows<Row extends EntryRow>(from: Seq | null, columns: string): Generator<Row> {
     let wanted = from;
     let batch = FIRST_WALK_BATCH;
     while (wanted !== null) {
-      const rows: Row[] = this.#all<Row>(
+      const rows: Row[] = this.#sql.all<Row>(
         `SELECT ${columns} FROM tidemark_entry WHERE seq <= ? ORDER BY seq DESC LIMIT ?`,
         wanted,
         batch,
@@ -313,133 +268,30 @@ export class SessionStore {
     }
   }
 
-  #toEntry(row: FullEntryRow): Entry {
-    const content = row.pieces > 0 ? this.#joinPieces(row.seq) : contentText(row.parts, row.metadata);
-    return {
-      ...toHead(row),
-      ...(JSON.parse(content) as Pick<Entry, "parts" | "metadata">),
-      ...(row.call !== null && { call: JSON.parse(row.call) }),
-      ...(row.anchor !== null && { anchor: JSON.parse(row.anchor) }),
-    };
+  #entryOf(row: FullEntryRow): Entry {
+    return toEntry(row, row.pieces > 0 ? this.#joinPieces(row.seq) : "");
   }
 
   #insertPieces(seq: Seq, pieces: string[]): void {
-    pieces.forEach((body, n) => this.#run("INSERT INTO tidemark_piece (seq, n, body) VALUES (?, ?, ?)", seq, n, body));
+    pieces.forEach((body, n) =>
+      this.#sql.run("INSERT INTO tidemark_piece (seq, n, body) VALUES (?, ?, ?)", seq, n, body),
+    );
   }
 
   #joinPieces(seq: Seq): string {
-    return this.#all<{ body: string }>("SELECT body FROM tidemark_piece WHERE seq = ? ORDER BY n", seq)
+    return this.#sql
+      .all<{ body: string }>("SELECT body FROM tidemark_piece WHERE seq = ? ORDER BY n", seq)
       .map((row) => row.body)
       .join("");
   }
 
   #schemaVersion(): number {
     try {
-      return this.#one<{ schema_version: number }>("SELECT schema_version FROM tidemark_session").schema_version;
+      return this.#sql.one<{ schema_version: number }>("SELECT schema_version FROM tidemark_session").schema_version;
     } catch (error) {
       // Asked only now: a wake would read a row for each table and index that the base class has.
-      if (this.#maybe("SELECT 1 FROM sqlite_master WHERE name = 'tidemark_session'")) throw error;
+      if (this.#sql.first("SELECT 1 FROM sqlite_master WHERE name = 'tidemark_session'")) throw error;
       return 0;
     }
   }
-
-  #insertSession(now: number): void {
-    const totals = {
-      calls: 0,
-      inputTokens: 0,
-      outputTokens: 0,
-      reasoningTokens: 0,
-      cacheReadTokens: 0,
-      cacheWriteTokens: 0,
-    };
-    this.#run(
-      `INSERT INTO tidemark_session (id, created_at, active_at, leaf, messages, erased, measured, settings, turn, finished, totals,
-         schema_version) VALUES (1, ?, ?, NULL, 0, 0, NULL, '{}', NULL, '[]', ?, ?)`,
-      now,
-      now,
-      JSON.stringify(totals),
-      SCHEMA_VERSION,
-    );
-  }
-
-  #readSession(): SessionRecord {
-    const row = this.#one<{
-      created_at: number;
-      active_at: number;
-      leaf: number | null;
-      messages: number;
-      erased: number;
-      measured: number | null;
-      settings: string;
-      turn: string | null;
-      finished: string;
-      totals: string;
-    }>(
-      "SELECT created_at, active_at, leaf, messages, erased, measured, settings, turn, finished, totals FROM tidemark_session",
-    );
-    return {
-      createdAt: row.created_at,
-      activeAt: row.active_at,
-      leaf: row.leaf,
-      messages: row.messages,
-      erased: row.erased,
-      measured: row.measured,
-      settings: JSON.parse(row.settings),
-      turn: row.turn === null ? null : JSON.parse(row.turn),
-      finished: JSON.parse(row.finished),
-      totals: JSON.parse(row.totals),
-    };
-  }
-
-  #run(statement: string, ...values: SqlStorageValue[]): void {
-    this.#backend.sql.exec(statement, ...values);
-  }
-
-  #all<Row extends Record<string, SqlStorageValue>>(statement: string, ...values: SqlStorageValue[]): Row[] {
-    return this.#backend.sql.exec<Row>(statement, ...values).toArray();
-  }
-
-  #one<Row extends Record<string, SqlStorageValue>>(statement: string, ...values: SqlStorageValue[]): Row {
-    return this.#backend.sql.exec<Row>(statement, ...values).one();
-  }
-
-  #maybe<Row extends Record<string, SqlStorageValue>>(
-    statement: string,
-    ...values: SqlStorageValue[]
-  ): Row | undefined {
-    return this.#all<Row>(statement, ...values)[0];
-  }
-}
-
-function toHead(row: EntryRow): EntryHead {
-  return {
-    seq: row.seq,
-    parent: row.parent,
-    messageId: row.message_id,
-    version: row.version,
-    step: row.step,
-    // SAFETY: only `insert` and `update` write these columns, from typed values.
-    role: row.role as Role,
-    state: row.state as EntryState,
-    unitsBefore: row.units_before,
-    unitsSaid: row.units_said,
-    unitsReturned: row.units_returned,
-    createdAt: row.created_at,
-  };
-}
-
-/** What of an entry has no bound: in its columns, or when that is too much for a row all of it in pieces. */
-function contentOf(entry: NewEntry): { parts: string; metadata: string | null; pieces: string[] } {
-  const parts = JSON.stringify(entry.parts);
-  const metadata = json(entry.metadata);
-  if (parts.length + (metadata?.length ?? 0) <= INLINE_LENGTH) return { parts, metadata, pieces: [] };
-  return { parts: "", metadata: null, pieces: cutIntoPieces(contentText(parts, metadata)) };
-}
-
-function contentText(parts: string, metadata: string | null): string {
-  return metadata === null ? `{"parts":${parts}}` : `{"parts":${parts},"metadata":${metadata}}`;
-}
-
-function json(value: unknown): string | null {
-  return value === undefined ? null : JSON.stringify(value);
 }
