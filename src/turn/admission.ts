@@ -31,9 +31,20 @@ export interface MessageToStore {
   version: number;
 }
 
+/** Store, then answer. */
+export interface RunAdmission {
+  kind: "run";
+  /** where the branch goes on from */
+  parent: Seq | null;
+  store: MessageToStore[];
+  /** entries whose calls were answered */
+  update: Entry[];
+  /** the message that goes on, when none begins */
+  continues?: string;
+}
+
 export type Admission =
-  /** store, then answer; `parent` is where the branch goes on from, `continues` the message that goes on */
-  | { kind: "run"; parent: Seq | null; store: MessageToStore[]; update: Entry[]; continues?: string }
+  | RunAdmission
   /** tool answers are stored and others are still awaited */
   | { kind: "wait-for-client"; messageId: string; update: Entry[] }
   /** answered before by this message */

@@ -7,19 +7,19 @@
  */
 import { isDeepEqualData, type LanguageModel } from "ai";
 import { isErrorCode, publicError, SessionError } from "../errors.ts";
-import type { Entry, FinishedRequest, OpenTurn, QueuedTurn, Seq, TurnRequest } from "../records.ts";
+import type { Entry, FinishedRequest, OpenTurn, QueuedTurn, TurnRequest } from "../records.ts";
 import type { SessionStore } from "../storage/session-store.ts";
-import { admit, type Admission } from "./admission.ts";
+import { admit, type Admission, type RunAdmission } from "./admission.ts";
 import { Branch } from "./branch.ts";
 import { closeTurn } from "./closing.ts";
 import { modelId, type Configuration } from "./configuration.ts";
-import { sizeOf } from "./gauge.ts";
 import { readIncoming, type IncomingRequest } from "./incoming.ts";
 import { LiveStream, type StreamSink } from "./live-stream.ts";
 import { planRecovery } from "./recovery.ts";
 import { runsOnServer } from "./tool-set.ts";
 import { chunksOfMessage } from "./replay.ts";
 import { messageOf } from "./transcript.ts";
+import { openTurn, updateEntries } from "./turn-opening.ts";
 import { TurnRunner } from "./turn-runner.ts";
 
 /** How long a stream that has ended can still be replayed to a client that missed its end, in ms. Memory only. */
@@ -266,64 +266,20 @@ export class TurnLine {
     return admission.messageId;
   }
 
-  /** Everything the turn will need, stored in one transaction before anything else happens. */
-  #open(request: TurnRequest, admission: Extract<Admission, { kind: "run" }>, position?: number): OpenTurn {
-    const { store, clock, newId } = this.#around;
-    return store.transaction(() => {
-      const before = store.session;
-      if (position !== undefined) store.dequeue(position);
-      this.#update(admission.update);
-      const parent = this.#insertMessages(admission);
-      const turn: OpenTurn = {
-        id: newId(),
-        requestId: request.requestId,
-        trigger: request.trigger,
-        messageId: admission.continues ?? newId(),
-        parent,
-        leafIfSilent: admission.store.length || admission.continues ? parent : before.leaf,
-        ...(request.clientTools && { clientTools: request.clientTools }),
-        startedAt: clock(),
-        interruptions: 0,
-      };
-      store.saveSession({ turn, leaf: parent, activeAt: clock(), messages: before.messages + admission.store.length });
-      return turn;
-    });
-  }
-
-  /** Stores what the user said, moves the branch there, and answers with the entry that the turn follows. */
-  #insertMessages({ parent, store: messages }: Extract<Admission, { kind: "run" }>): Seq {
-    const { store, clock } = this.#around;
-    const branch = this.#branch?.cutAfter(parent) ? this.#branch : new Branch(store.walk(parent));
-    this.#branch = branch;
-    const model = this.#model();
-    for (const { message, version } of messages) {
-      branch.push(
-        store.insert({
-          parent: branch.leaf?.seq ?? null,
-          messageId: message.id,
-          version,
-          step: 0,
-          role: message.role,
-          state: "done",
-          parts: message.parts,
-          ...(message.metadata !== undefined && { metadata: message.metadata }),
-          unitsBefore: branch.units,
-          ...sizeOf(message.role, message.parts, model),
-          createdAt: clock(),
-        }),
-      );
+  /** Memory of the branch is changed along with storage, so it is forgotten when storage refuses. */
+  #open(request: TurnRequest, admission: RunAdmission, position?: number): OpenTurn {
+    try {
+      const opening = openTurn({ ...this.#around, model: this.#model() }, this.#branch, request, admission, position);
+      this.#branch = opening.branch;
+      return opening.turn;
+    } catch (error) {
+      this.#branch = undefined;
+      throw error;
     }
-    const last = branch.leaf;
-    if (!last) throw new SessionError("bad-request", "There is nothing to answer.");
-    return last.seq;
   }
 
   #update(entries: readonly Entry[]): void {
-    for (const entry of entries) {
-      const changed = { ...entry, ...sizeOf(entry.role, entry.parts, this.#model()) };
-      this.#around.store.update(changed);
-      this.#branch?.replace(changed);
-    }
+    updateEntries(this.#around.store, this.#branch, entries, this.#model());
   }
 
   #model(): string {
