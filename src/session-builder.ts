@@ -13,6 +13,11 @@ import {
 } from "./turn/configuration.ts";
 import { readCompactAfter, readPositiveInteger } from "./turn/settings.ts";
 
+export interface CompactAfterOptions {
+  tokenCounter?: TokenCounter;
+  mode?: Configuration["compactMode"];
+}
+
 /**
  * Each method sets one thing and returns the builder; a later call wins. Wrong values throw a `SessionError` with the
  * code `misconfigured` that names them, before the session takes its first request.
@@ -24,6 +29,7 @@ export class SessionBuilder {
     tools: {},
     clientTools: false,
     compactAfter: "auto",
+    compactMode: "compact",
     tokenCounter: undefined,
     context: DEFAULT_POLICY,
     tailTokenBudget: DEFAULT_TAIL_TOKEN_BUDGET,
@@ -58,13 +64,12 @@ export class SessionBuilder {
    * the reserved output (`"auto"`, the default), or never (`"off"` or `false`).
    *
    * `tokenCounter` is asked for the size of the whole prompt, once per decision; where it throws or answers with no
-   * size, reported usage serves. Default: none.
+   * size, reported usage serves. Default: none. `mode: "suggest"` leaves the compaction to the client: the report asks for
+   * it. Default: `"compact"`.
    */
-  compactAfter(threshold: CompactAfter | false, { tokenCounter }: { tokenCounter?: TokenCounter } = {}): this {
-    return this.#set({
-      tokenCounter,
-      compactAfter: readCompactAfter(threshold === false ? "off" : threshold, "compactAfter"),
-    });
+  compactAfter(threshold: CompactAfter | false, { tokenCounter, mode = "compact" }: CompactAfterOptions = {}): this {
+    const compactAfter = readCompactAfter(threshold === false ? "off" : threshold, "compactAfter");
+    return this.#set({ compactAfter, tokenCounter, compactMode: mode });
   }
 
   /** How compaction goes about it. `tailTokenBudget`: model tokens kept verbatim, 20,000 by default. */

@@ -14,6 +14,8 @@ export interface ContextReport {
   basis: Basis;
   /** above this a compaction is wanted; `null` when compaction is off or the window it depends on is unknown */
   threshold: number | null;
+  /** whether the client is asked to compact: the number is above the threshold, and compacting is left to the client */
+  suggestion: boolean;
   /** `null` when unknown */
   contextWindow: number | null;
   /** kept for the answer; 0 while the window is unknown */
@@ -67,19 +69,14 @@ export interface ReportInput {
   known: KnownTokens;
   limits: ModelLimits;
   threshold: number | null;
+  /** whether compacting is left to the client; default false */
+  suggests?: boolean;
   totals: { reasoningTokens: number; cacheReadTokens: number };
   compactions: number;
 }
 
-export function contextReport({
-  ledger,
-  prompt,
-  known,
-  limits,
-  threshold,
-  totals,
-  compactions,
-}: ReportInput): ContextReport {
+export function contextReport(input: ReportInput): ContextReport {
+  const { ledger, prompt, known, limits, threshold, suggests = false, totals, compactions } = input;
   const { anchor } = ledger;
   const learned = anchor ?? ledger.kin;
   const window = limits.contextWindow || null;
@@ -89,6 +86,7 @@ export function contextReport({
     tokens: known.tokens,
     basis: known.basis,
     threshold,
+    suggestion: suggests && threshold !== null && known.tokens > threshold,
     contextWindow: window,
     reservedOutput: reserved,
     free: window === null ? 0 : Math.max(0, window - reserved - known.tokens),

@@ -17,6 +17,8 @@ export interface Configuration {
   /** whether requests may bring tools that run in the client */
   readonly clientTools: boolean;
   readonly compactAfter: CompactAfter;
+  /** whether a full context is compacted, or clients are asked to (`ContextReport.suggestion`) */
+  readonly compactMode: "compact" | "suggest";
   /** asked for the size of the whole prompt, once per decision, before reports and estimates are */
   readonly tokenCounter: TokenCounter | undefined;
   /** what is shown and acted on where there is more than one way */

@@ -33,6 +33,7 @@ export async function readContext(request: ContextRequest): Promise<ContextRepor
     known,
     limits,
     threshold: thresholdOf(configuration.compactAfter, limits),
+    suggests: configuration.compactMode === "suggest",
     totals,
     compactions: 0,
   });

@@ -27,6 +27,7 @@ describe("the report", () => {
       tokens: 52_100,
       basis: "anchored",
       threshold: 100_000,
+      suggestion: false,
       contextWindow: 200_000,
       reservedOutput: 16_000,
       free: 131_900,
@@ -46,6 +47,15 @@ describe("the report", () => {
       model: "anthropic/claude-sonnet-4-5",
       warnings: [],
     });
+  });
+
+  it("[AC28] suggests a compaction above the threshold, not at it, and only where that is left to the client", () => {
+    const story = new Story().user(100).step(100, reported(50_000, 1000));
+    const suggestion = (change: Partial<ReportInput>) => contextReport(inputOf(story, change)).suggestion;
+    expect(suggestion({ suggests: true, threshold: 50_999 })).toBe(true);
+    expect(suggestion({ suggests: true, threshold: 51_000 })).toBe(false);
+    expect(suggestion({ suggests: true, threshold: null })).toBe(false);
+    expect(suggestion({ threshold: 50_999 })).toBe(false);
   });
 
   it("[AC23] shows the worked example: 5,000 + 100 + 20 is 5,120 against 5,115, +0.1 %", () => {

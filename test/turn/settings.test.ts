@@ -20,6 +20,7 @@ const DEFAULTS: Configuration = {
   tools: {},
   clientTools: false,
   compactAfter: "auto",
+  compactMode: "compact",
   tokenCounter: undefined,
   context: { reportUnknownAs: "estimate", afterCompaction: "anchored", counts: "context" },
   tailTokenBudget: 20_000,
