@@ -2,6 +2,7 @@
 import type { LanguageModel, ToolSet } from "ai";
 import type { TokenCounter } from "../context/counters.ts";
 import type { ContextPolicy } from "../context/policy.ts";
+import { limitsOf } from "../models/catalogue.ts";
 import type { SessionSettings } from "../records.ts";
 
 /** A registry id such as `anthropic/claude-sonnet-4-5`, or a model object. */
@@ -63,10 +64,24 @@ export const DEFAULT_MAX_STEPS = 32;
 export function withSettings(configuration: Configuration, settings: SessionSettings): Configuration {
   return {
     ...configuration,
+    ...limitsUnder(configuration, settings),
     model: settings.model ?? configuration.model,
     systemPrompt: settings.systemPrompt ?? configuration.systemPrompt,
     compactAfter: settings.compactAfter ?? configuration.compactAfter,
     tailTokenBudget: settings.tailTokenBudget ?? configuration.tailTokenBudget,
+  };
+}
+
+/** Limits were configured for the configured model; another one has its own, where the catalogue knows them. */
+function limitsUnder(
+  { model, contextWindow, maxOutputTokens }: Configuration,
+  settings: SessionSettings,
+): Pick<Configuration, "contextWindow" | "maxOutputTokens"> {
+  if (settings.model === undefined || settings.model === model) return { contextWindow, maxOutputTokens };
+  const known = limitsOf(settings.model);
+  return {
+    contextWindow: known.contextWindow === undefined ? contextWindow : undefined,
+    maxOutputTokens: known.maxOutputTokens === undefined ? maxOutputTokens : undefined,
   };
 }
 

@@ -4,7 +4,7 @@
  * Providers put request ids, parts of keys and whole chunks into their messages. The log has all of it; a client gets
  * what it can act on, and a provider's own words only where they are about the request it made.
  */
-import { APICallError } from "ai";
+import { APICallError, RetryError } from "ai";
 
 /** Characters of a provider's own words that are passed on. */
 const QUOTED_LENGTH = 300;
@@ -25,6 +25,7 @@ export function describeModelError(error: unknown): string {
 }
 
 function reason(error: unknown): string {
+  if (RetryError.isInstance(error)) return reason(error.lastError);
   if (!APICallError.isInstance(error)) return error instanceof Error ? ownWords(error) : "it gave no reason";
   const { statusCode } = error;
   if (statusCode === undefined) return "its provider could not be reached";
@@ -32,11 +33,13 @@ function reason(error: unknown): string {
   return OPERATOR_STATUS[statusCode] ?? quoted(error.message);
 }
 
+/** What runtimes say when a connection cannot be made or breaks. */
+const CONNECTION = /network|connection|fetch failed|internal error/i;
+
 /** Errors of the AI SDK carry what they failed to read in their message; their names alone say what happened. */
 function ownWords(error: Error): string {
-  return error.name.startsWith("AI_")
-    ? `its answer could not be used (${error.name.slice("AI_".length)})`
-    : quoted(error.message);
+  if (error.name.startsWith("AI_")) return `its answer could not be used (${error.name.slice("AI_".length)})`;
+  return CONNECTION.test(error.message) ? "the connection to its provider was lost" : quoted(error.message);
 }
 
 function quoted(message: string): string {

@@ -111,7 +111,8 @@ async function readText(c: Context, session: Session): Promise<string> {
   const tooLarge = (length: number) =>
     new SessionError("body-too-large", `The body has ${length} characters; at most ${frameLength} are allowed.`);
   const announced = Number(c.req.header("content-length") ?? 0);
-  if (announced > frameLength) {
+  // A code unit takes three bytes at most, so what announces more cannot fit.
+  if (announced > frameLength * 3) {
     await c.req.raw.body?.cancel();
     throw tooLarge(announced);
   }
