@@ -23,6 +23,9 @@ export function configureFrom(env: SessionEnvironment, session: SessionBuilder):
   const model = env.MODEL || "mirror";
   const fault = checkModelId(model, env);
   if (fault !== undefined) throw new SessionError("misconfigured", `MODEL cannot be used: ${fault}`);
+  if (env.OPENAI_COMPATIBLE_BASE_URL && !URL.canParse(env.OPENAI_COMPATIBLE_BASE_URL)) {
+    throw new SessionError("misconfigured", "OPENAI_COMPATIBLE_BASE_URL is no URL; it looks like https://host/v1.");
+  }
   session.model(model).allowClientTools();
   if (env.SYSTEM_PROMPT) session.system(env.SYSTEM_PROMPT);
   if (env.COMPACT_AFTER) session.compactAfter(readCompactAfter(env.COMPACT_AFTER, "COMPACT_AFTER"));

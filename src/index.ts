@@ -6,7 +6,13 @@ import { SessionBuilder } from "./session-builder.ts";
 import { createWorker } from "./worker.ts";
 
 // A wrong variable fails here, so a deployment with one is refused and the version before it keeps serving.
-configureFrom(env as SessionEnvironment, new SessionBuilder());
+try {
+  configureFrom(env as SessionEnvironment, new SessionBuilder());
+} catch (error) {
+  // The runtime buries the sentence in its own report.
+  console.error(error instanceof Error ? error.message : error);
+  throw error;
+}
 
 export class ChatSession extends BaseChatSession<SessionEnvironment> {
   override configure(session: SessionBuilder): SessionBuilder {

@@ -132,6 +132,8 @@ export interface TurnRequest {
   /** whether the client says that it edits `target`; without it the message may just have been sent again */
   edits?: true;
   toolAnswers?: ToolAnswer[];
+  /** steps of the target that the client has, when it continues one: it is sent what comes after them */
+  stepsKnown?: number;
   /** the message whose calls are answered, when that is not the target */
   answeredMessage?: string;
   clientTools?: ClientTool[];

@@ -111,6 +111,9 @@ function goOn(request: TurnRequest, target: string, history: KnownHistory, tools
   const last = entries.at(-1);
   const answers = request.toolAnswers ?? [];
   if (!last) throw unknownMessage(target);
+  if (last.role !== "assistant") {
+    throw new SessionError("invalid-message", `Message "${target}" is not an assistant message here.`);
+  }
   refuseUnknownCalls(entries, answers);
   const update = withToolAnswers(entries, answers, tools);
   const unfinished = history.leaf?.seq === last.seq && last.parts.some(isToolPart) && !waitsForClient(last.parts);

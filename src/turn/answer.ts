@@ -110,10 +110,10 @@ export class Answer {
     return undefined;
   }
 
-  /** Forgets the current step if it was never stored and holds nothing but its start. */
+  /** Forgets the current step if it was never stored and says nothing. */
   dropSilentStep(): void {
     const step = this.current;
-    if (step && !step.entry && step.parts.every((part) => part.type === "step-start")) this.steps.pop();
+    if (step && !step.entry && step.parts.every(isSilent)) this.steps.pop();
   }
 
   #target(): AnswerStep {
@@ -223,6 +223,10 @@ export class Answer {
     existing.data = chunk.data;
     for (const step of this.steps) if (step.parts.includes(existing)) step.dirty = true;
   }
+}
+
+function isSilent(part: Part): boolean {
+  return part.type === "step-start" || ((part.type === "text" || part.type === "reasoning") && part.text === "");
 }
 
 /** Whether a part is a tool call, by a named tool or a dynamic one. */

@@ -42,8 +42,8 @@ export interface Overhead {
 }
 
 /**
- * What a call has beside its messages. The server's part and the client's are named apart, because the client's is known
- * only while a request brings it.
+ * What a call has beside its messages. System prompt, server tools and client tools are named apart, because each changes
+ * on its own, and the client's are known only while a request brings them.
  */
 export async function overheadOf(
   systemPrompt: string | undefined,
@@ -55,22 +55,30 @@ export async function overheadOf(
   const brought = described.filter(({ name }) => !(name in server));
   const own = described.filter(({ name }) => name in server);
   const weights = weightsFor(model);
-  const names = await Promise.all([fingerprint([systemPrompt ?? "", own]), brought.length ? fingerprint(brought) : ""]);
+  const names = await Promise.all([
+    fingerprint(systemPrompt ?? ""),
+    fingerprint(own),
+    brought.length ? fingerprint(brought) : "",
+  ]);
   return {
-    key: names.join(":"),
+    key: names.join(KEY_SEPARATOR),
     systemUnits: estimateSystem(systemPrompt, weights),
     toolsUnits: estimateTools(described, weights),
   };
 }
 
+const KEY_SEPARATOR = ":";
+
 /**
- * The overhead between requests: the next one is expected to bring the client tools that the last one brought.
- * `own` is the overhead without any.
+ * The overhead between requests: the next one is expected to bring the client tools that the `last` call had, unless the
+ * server's own tools changed. `own` is the overhead without any.
  */
-export function restingOverhead(own: Overhead, branch: Branch): Overhead {
-  const last = anchorOf(branch.entries.findLast((entry) => entry.anchor !== undefined))?.prompt;
-  if (!last?.overheadKey.startsWith(own.key)) return own;
-  return { key: last.overheadKey, systemUnits: last.systemUnits, toolsUnits: last.toolsUnits };
+export function restingOverhead(own: Overhead, last: PromptVersion | undefined): Overhead {
+  const [systemPrompt, serverTools] = own.key.split(KEY_SEPARATOR);
+  const [, serverToolsThen, clientTools] = last?.overheadKey.split(KEY_SEPARATOR) ?? [];
+  if (!last || !clientTools || serverToolsThen !== serverTools) return own;
+  const key = [systemPrompt, serverTools, clientTools].join(KEY_SEPARATOR);
+  return { key, systemUnits: own.systemUnits, toolsUnits: last.toolsUnits };
 }
 
 export function describeTools(tools: ToolSet): Promise<ToolDescription[]> {
@@ -117,6 +125,28 @@ export function measured(
   return anchor ?? undefined;
 }
 
+/** The newest anchor of a branch. */
+export function newestAnchorOf({ entries }: Branch): Anchor | null {
+  return anchorOf(entries.findLast((entry) => entry.anchor !== undefined));
+}
+
+/**
+ * The end of a branch without erased entries, newest first, as far back as `readGauge` asks: the same is known from it
+ * as from the whole. `measured` says whether any call of the session left an anchor.
+ */
+export function* endOfBranch(newestFirst: Iterable<Entry>, model: string, measured: boolean): Generator<Entry> {
+  let anchor: Anchor | null = null;
+  const comparison = new Comparison();
+  for (const entry of newestFirst) {
+    yield entry;
+    // Without anchors the last entry alone says how much there is.
+    if (!measured) return;
+    anchor ??= anchorOf(entry);
+    comparison.add(entry);
+    if (anchor && (!isRescaled(anchor, model) || comparison.isEnough)) return;
+  }
+}
+
 /** The anchor on an entry, if a call left one there. */
 export function anchorOf(entry: Pick<Entry, "anchor"> | undefined): Anchor | null {
   // SAFETY: the column is written by `measured` alone.
@@ -134,25 +164,41 @@ function overheadIn({
   return { overheadKey: key, systemUnits, toolsUnits };
 }
 
-/** Characters of the newest content by which two model families are compared: enough to know their ratio to a percent. */
+/** Characters of content that tell the ratio of two model families to a percent. */
 const COMPARED_LENGTH = 100_000;
+
+/** Entries of it at most, because a session that is not in memory reads them: four batches of a walk. */
+const COMPARED_ENTRIES = 60;
+
+/** The newest content, by which two model families are compared. */
+class Comparison {
+  readonly texts: string[] = [];
+  #length = 0;
+
+  get isEnough(): boolean {
+    return this.#length > COMPARED_LENGTH || this.texts.length >= COMPARED_ENTRIES;
+  }
+
+  add({ parts }: Entry): void {
+    if (this.isEnough) return;
+    const text = JSON.stringify(parts);
+    this.#length += text.length;
+    this.texts.push(text);
+  }
+}
 
 /** What a change of models is expected to do to the content, asked once: at the first call of a model not seen before. */
 function expectedRescale(anchor: Anchor | null, entries: readonly Entry[], model: string): { rescale?: number } {
-  if (!anchor || anchor.prompt.model === model || anchor.models[model]) return {};
-  const from = weightsFor(anchor.prompt.model);
-  const to = weightsFor(model);
-  return from === to ? {} : { rescale: compareFamilies(newestTexts(entries), from, to) };
+  if (!anchor || !isRescaled(anchor, model)) return {};
+  const families = [weightsFor(anchor.prompt.model), weightsFor(model)] as const;
+  const comparison = new Comparison();
+  for (const entry of entries.toReversed()) comparison.add(entry);
+  return { rescale: compareFamilies(comparison.texts, ...families) };
 }
 
-function* newestTexts(entries: readonly Entry[]): Generator<string> {
-  let length = 0;
-  for (const entry of entries.toReversed()) {
-    const text = JSON.stringify(entry.parts);
-    length += text.length;
-    yield text;
-    if (length > COMPARED_LENGTH) return;
-  }
+/** Whether content is to be compared: another family's model that has not reported in this session. */
+function isRescaled({ prompt, models }: Anchor, model: string): boolean {
+  return prompt.model !== model && !models[model] && weightsFor(prompt.model) !== weightsFor(model);
 }
 
 /** Erased messages keep their place on the branch and are not in the prompt. */

@@ -139,6 +139,12 @@ export class History {
   #newestLeafWith({ messageId, version }: { messageId: string; version?: number }): Seq {
     const versions = this.#store.versions(messageId);
     const head = version === undefined ? versions.at(-1) : versions.find((other) => other.version === version);
+    if (!head && versions.length > 0) {
+      throw new SessionError(
+        "unknown-message",
+        `Message "${messageId}" has no version ${version}; it has ${versions.length}.`,
+      );
+    }
     if (!head) throw unknownMessage(messageId);
     for (const leaf of this.#store.leaves().toReversed()) {
       for (const entry of this.#store.walkHeads(leaf.seq)) if (entry.seq === head.seq) return leaf.seq;

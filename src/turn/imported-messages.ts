@@ -5,6 +5,8 @@
  */
 import type { LanguageModelUsage, UIMessage } from "ai";
 import { z } from "zod";
+import { NO_ACCURACY } from "../context/anchor.ts";
+import { usageOfMessage } from "../context/usage.ts";
 import type { ModelCall, NewEntry, Role } from "../records.ts";
 import type { SessionStore } from "../storage/session-store.ts";
 import type { Branch } from "./branch.ts";
@@ -41,10 +43,11 @@ export function importMessages(
   return store.transaction(() => {
     const fresh = messages.filter((message) => store.versions(message.id).length === 0);
     const entries = fresh.flatMap((message) => entriesOf(message, model, now));
+    const bills = new Set(fresh.filter(bringsBill).map(({ id }) => id));
     for (const entry of entries) {
       const place = { parent: branch.leaf?.seq ?? null, unitsBefore: branch.units };
       const sized = { ...entry, ...sizeOf(entry.role, entry.parts, model), ...place };
-      branch.push(store.insert({ ...sized, anchor: anchorOfImported(sized) }));
+      branch.push(store.insert({ ...sized, anchor: bills.has(entry.messageId) ? undefined : anchorOfImported(sized) }));
     }
     const calls = entries.flatMap((entry) => entry.call ?? []);
     const { session } = store;
@@ -61,7 +64,9 @@ export function importMessages(
   function anchorOfImported(entry: NewEntry): object | undefined {
     if (!entry.call) return undefined;
     const reading = readGauge(branch, overhead, entry.call.model, () => anchorOf({ anchor: store.newestAnchor() }));
-    return measured(reading, entry.call, entry);
+    const anchor = measured(reading, entry.call, entry);
+    // Nobody predicted this call, so it says nothing of how good predictions are.
+    return anchor && { ...anchor, accuracy: (reading.ledger.anchor ?? reading.ledger.kin)?.accuracy ?? NO_ACCURACY };
   }
 }
 
@@ -84,6 +89,15 @@ function entriesOf(
     ...(calls[step] && { call: calls[step] }),
     createdAt: now,
   }));
+}
+
+/** Whether the usage of a message is a sum over its steps: booked as it is, and no size of the context. */
+function bringsBill({ role, metadata, parts }: UIMessage): boolean {
+  const steps = stepsOf(parts).length;
+  const parsed = ANSWER_METADATA.safeParse(metadata);
+  if (parsed.data?.steps?.length === steps) return false;
+  const { contextInput, total } = usageOfMessage({ role, metadata }, steps);
+  return !contextInput && !total;
 }
 
 /**

@@ -24,7 +24,7 @@ export interface IncomingRequest {
 }
 
 const MESSAGE_HEAD = z.looseObject({
-  id: z.string().min(1).max(256),
+  id: z.string().min(1).max(256).regex(/\S/, "it is blank"),
   role: z.enum(["user", "assistant", "system"]),
   parts: z.array(z.looseObject({ type: z.string() })),
 });
@@ -76,7 +76,13 @@ export async function readIncoming(
   const last = headOf(incoming.messages.at(-1), incoming.messages.length - 1);
   switch (last.role) {
     case "assistant":
-      return { ...base, trigger: "continue", target: last.id, toolAnswers: toolAnswersOf(last) };
+      return {
+        ...base,
+        trigger: "continue",
+        target: last.id,
+        toolAnswers: toolAnswersOf(last),
+        stepsKnown: Math.max(1, last.parts.filter((part) => part.type === "step-start").length),
+      };
     case "user": {
       const edited = isKnown(last.id);
       if (!edited && incoming.messageId !== undefined && !isKnown(incoming.messageId)) {
@@ -104,12 +110,15 @@ export async function readIncoming(
 
 /** Checks new messages of any role, for the import. */
 export async function validated(messages: readonly unknown[], limits: Limits): Promise<UIMessage[]> {
-  messages.forEach((message, index) => checkSize(message, index, limits));
+  messages.forEach((message, index) => {
+    headOf(message, index);
+    checkSize(message, index, limits);
+  });
   const result = await safeValidateUIMessages({ messages: [...messages] });
   if (!result.success) {
     throw new SessionError("invalid-message", `A message is not a valid UI message: ${firstIssue(result.error)}`);
   }
-  result.data.forEach(checkUrls);
+  result.data.forEach(checkParts);
   return result.data;
 }
 
@@ -154,8 +163,8 @@ function checkSize(message: unknown, index: number, limits: Limits): void {
   }
 }
 
-/** A URL that does not parse would fail every later prompt it is part of. */
-function checkUrls(message: UIMessage): void {
+/** What a model could never be shown would fail the turn, and a url that does not parse every later one. */
+function checkParts(message: UIMessage): void {
   for (const part of message.parts) {
     if (message.role === "user" && !USER_PARTS.test(part.type)) {
       throw new SessionError("invalid-message", `A user message cannot have a part of type "${part.type}".`);
@@ -167,6 +176,13 @@ function checkUrls(message: UIMessage): void {
       );
     }
   }
+  if (message.role === "user" && !message.parts.some(saysSomething)) {
+    throw new SessionError("invalid-message", `Message "${message.id}" has neither text nor a file.`);
+  }
+}
+
+function saysSomething(part: UIMessage["parts"][number]): boolean {
+  return part.type === "file" || (part.type === "text" && part.text.trim() !== "");
 }
 
 /** The SDK takes what stands behind the comma of a data URL for Base64, whatever the URL says. */

@@ -4,7 +4,7 @@
  * Providers put request ids, parts of keys and whole chunks into their messages. The log has all of it; a client gets
  * what it can act on, and a provider's own words only where they are about the request it made.
  */
-import { APICallError, RetryError } from "ai";
+import { APICallError, DownloadError, RetryError, UnsupportedFunctionalityError } from "ai";
 
 /** Characters of a provider's own words that are passed on. */
 const QUOTED_LENGTH = 300;
@@ -24,7 +24,17 @@ export function describeModelError(error: unknown): string {
   return `The model failed: ${reason(error)}.`;
 }
 
+/** Whether a call failed because of a file that the model cannot be shown, before anything was sent. */
+export function isUnusableFile(error: unknown): boolean {
+  if (RetryError.isInstance(error)) return isUnusableFile(error.lastError);
+  return DownloadError.isInstance(error) || UnsupportedFunctionalityError.isInstance(error);
+}
+
 function reason(error: unknown): string {
+  if (DownloadError.isInstance(error)) return "a file of the conversation could not be downloaded";
+  if (UnsupportedFunctionalityError.isInstance(error)) {
+    return `it cannot be shown part of the conversation (${quoted(error.functionality)})`;
+  }
   if (RetryError.isInstance(error)) return reason(error.lastError);
   if (!APICallError.isInstance(error)) return error instanceof Error ? ownWords(error) : "it gave no reason";
   const { statusCode } = error;

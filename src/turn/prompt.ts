@@ -20,6 +20,7 @@ export interface Prompt {
 }
 
 /**
+ * Without `oldFiles` a line stands for each file in the user messages before the newest one.
  * `systemPrompt` and the system messages that open the conversation become the instructions. A system message further
  * down is shown as a user message, since providers take system text only at the front.
  */
@@ -27,11 +28,16 @@ export async function promptOf(
   messages: readonly UIMessage[],
   systemPrompt: string | undefined,
   tools: ToolSet,
+  { oldFiles = true }: { oldFiles?: boolean } = {},
 ): Promise<Prompt> {
   const firstOther = messages.findIndex((message) => message.role !== "system");
   const head = messages.slice(0, firstOther < 0 ? messages.length : firstOther);
   const instructions = [systemPrompt, ...head.map(textOf)].filter((text) => text).join("\n\n");
-  const shown = messages
+  const newest = messages.findLastIndex((message) => message.role === "user");
+  const usable = oldFiles
+    ? messages
+    : messages.map((message, index) => (index < newest ? withoutFiles(message) : message));
+  const shown = usable
     .slice(head.length)
     .map((message, index, all) => presentable(message, index === all.length - 1))
     .filter((message) => message.parts.some(isContent));
@@ -39,6 +45,23 @@ export async function promptOf(
     instructions: instructions || undefined,
     messages: await convertToModelMessages(shown, { tools, ignoreIncompleteToolCalls: true }),
   };
+}
+
+/** Whether a user message before the newest one holds a file. */
+export function hasOldFiles(messages: readonly UIMessage[]): boolean {
+  const newest = messages.findLastIndex((message) => message.role === "user");
+  return messages.slice(0, Math.max(0, newest)).some((message) => message.parts.some((part) => part.type === "file"));
+}
+
+/** A line for each file of a user message, where the model cannot be shown one of them and nobody can tell which. */
+function withoutFiles(message: UIMessage): UIMessage {
+  if (message.role !== "user") return message;
+  const parts = message.parts.map((part): Part => {
+    if (part.type !== "file") return part;
+    const name = [part.filename, part.mediaType].filter(Boolean).join(", ");
+    return { type: "text", text: `[A file was sent here that cannot be shown again: ${name}]` };
+  });
+  return { ...message, parts };
 }
 
 function presentable(message: UIMessage, isLast: boolean): UIMessage {

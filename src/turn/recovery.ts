@@ -40,7 +40,7 @@ export function planRecovery(
     return {
       ...entry,
       state: entry.state === "streaming" ? "interrupted" : entry.state,
-      parts: entry.parts.map((part) => (isRunning(part) || wasApproved(part) ? interruptedCall(part) : part)),
+      parts: entry.parts.map((part) => (isRunning(part) || wasApproved(part) ? interruptedCall(part) : closed(part))),
     };
   }
 
@@ -59,6 +59,12 @@ export function planRecovery(
   }
 }
 
+/** What was being written will not be completed, so clients need not show it as if it were. */
+function closed(part: Part): Part {
+  const open = (part.type === "text" || part.type === "reasoning") && part.state === "streaming";
+  return open ? { ...part, state: "done" } : part;
+}
+
 /** A call that was running when its turn broke off: answered, so that it is not run a second time. */
 export function interruptedCall(part: Part): Part {
   if (!isToolPart(part)) return part;
@@ -67,6 +73,6 @@ export function interruptedCall(part: Part): Part {
   return {
     ...call,
     state: "output-error",
-    errorText: "The session was interrupted while this call ran. It may or may not have taken effect.",
+    errorText: "The call was cut off while it ran. It may or may not have taken effect.",
   } as Part;
 }

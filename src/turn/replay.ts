@@ -7,6 +7,7 @@
 import type { UIMessage, UIMessageChunk } from "ai";
 import type { Entry, Part } from "../records.ts";
 import { isFinishReason, isToolPart, toolNameOf } from "./answer.ts";
+import { stepsOf } from "./transcript.ts";
 
 /** Chunks of the parts alone, without `start` and `finish`. */
 export function* chunksOfParts(parts: readonly Part[]): Generator<UIMessageChunk> {
@@ -21,17 +22,23 @@ export function* chunksOfParts(parts: readonly Part[]): Generator<UIMessageChunk
   if (stepOpen) yield { type: "finish-step" };
 }
 
-/** A whole stream for a stored message; `last` is its last entry, which says how it ended. */
+/**
+ * A whole stream for a stored message; `last` is its last entry, which says how it ended. A client that continues the
+ * message has its first `stepsKnown` steps and would show them twice: of those it is sent what became of their calls.
+ */
 export function* chunksOfMessage(
   message: UIMessage,
   last: Pick<Entry, "state" | "call"> = { state: "done" },
+  stepsKnown = 0,
 ): Generator<UIMessageChunk> {
   yield {
     type: "start",
     messageId: message.id,
     ...(message.metadata !== undefined && { messageMetadata: message.metadata }),
   };
-  yield* chunksOfParts(message.parts);
+  const steps = stepsOf(message.parts);
+  for (const part of steps.slice(0, stepsKnown).flat()) if (isToolPart(part)) yield* chunksOfOutcome(part);
+  yield* chunksOfParts(steps.slice(stepsKnown).flat());
   if (last.state === "failed") return;
   if (last.state === "aborted" || last.state === "interrupted") return yield { type: "abort" };
   const reason = last.call?.finishReason;

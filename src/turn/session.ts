@@ -12,7 +12,7 @@ import { archiveLines, readArchive, restoreArchive } from "./archive.ts";
 import { modelId, withSettings, type Configuration } from "./configuration.ts";
 import { History } from "./history.ts";
 import { readContext } from "./context-reading.ts";
-import { anchorOf, overheadOf, readGauge, restingOverhead } from "./gauge.ts";
+import { anchorOf, newestAnchorOf, overheadOf, readGauge, restingOverhead } from "./gauge.ts";
 import { importMessages } from "./imported-messages.ts";
 import { validated } from "./incoming.ts";
 import type { SettingsPatch } from "./settings.ts";
@@ -116,7 +116,7 @@ export class Session {
     return { ...imported, context: await this.context() };
   }
 
-  /** How full the context is, and why. Asks a configured token counter once, unless nothing has changed since. */
+  /** How full the context is, and why. A configured token counter is asked once. */
   async context(): Promise<ContextReport> {
     const { store, log } = this.#parts;
     const { configuration } = this;
@@ -124,9 +124,10 @@ export class Session {
     const model = modelId(configuration.model);
     const own = await overheadOf(systemPrompt, tools, tools, model);
     // A counter is shown the whole prompt; everything else is known from the end of the branch.
-    const branch = configuration.tokenCounter ? this.line.branch : this.line.tail;
+    const branch = configuration.tokenCounter ? this.line.branch : this.line.tailFor(model);
     const kin = () => anchorOf({ anchor: store.newestAnchor() });
-    const reading = readGauge(branch, restingOverhead(own, branch), model, kin, configuration.context);
+    const overhead = restingOverhead(own, (newestAnchorOf(branch) ?? kin())?.prompt);
+    const reading = readGauge(branch, overhead, model, kin, configuration.context);
     return readContext({ reading, branch, configuration, tools, totals: store.session.totals, log });
   }
 

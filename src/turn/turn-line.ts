@@ -13,6 +13,7 @@ import { admit, type Admission, type RunAdmission } from "./admission.ts";
 import { Branch } from "./branch.ts";
 import { closeTurn } from "./closing.ts";
 import { modelId, type Configuration } from "./configuration.ts";
+import { endOfBranch } from "./gauge.ts";
 import { readIncoming, type IncomingRequest } from "./incoming.ts";
 import { LiveStream, type StreamSink } from "./live-stream.ts";
 import { planRecovery } from "./recovery.ts";
@@ -47,6 +48,9 @@ export interface Following {
   /** the client asks the turn to stop, or takes a waiting one back */
   abort(): void;
 }
+
+/** An answer that is stored already, and how its turn failed, if it did. */
+type Answered = Pick<FinishedRequest, "messageId" | "error">;
 
 interface Running {
   runner: TurnRunner;
@@ -130,19 +134,14 @@ export class TurnLine {
 
   /**
    * The end of the active branch, back to the newest measurement on it: enough to know the context, and read in a few
-   * rows however long the branch is. Where memory holds the branch, or content was erased from it, the whole.
+   * rows however long the branch is. Where memory holds the branch, or content was erased from it, the whole; where
+   * `model` is new, as much more as it takes to know what its tokens weigh.
    */
-  get tail(): Branch {
+  tailFor(model: string): Branch {
     const { store } = this.#around;
     const { leaf, erased } = store.session;
     if (this.busy || (this.#branch?.leaf?.seq ?? null) === leaf || erased > 0) return this.branch;
-    const measured = store.session.measured !== null;
-    const newestFirst: Entry[] = [];
-    for (const entry of store.walk(leaf)) {
-      newestFirst.push(entry);
-      if (entry.anchor || !measured) break;
-    }
-    return new Branch(newestFirst);
+    return new Branch(endOfBranch(store.walk(leaf), model, store.session.measured !== null));
   }
 
   /** Forgets what memory holds of the branch and of the last answer: what is stored has changed. */
@@ -163,7 +162,7 @@ export class TurnLine {
     const waiting = this.#around.store.queue().find((queued) => queued.request.requestId === requestId);
     if (waiting) return this.#wait(waiting, sink);
     const finished = this.#around.store.session.finished.find((done) => done.requestId === requestId);
-    return finished && this.#answerAgain(finished.messageId, sink, finished.error);
+    return finished && this.#answerAgain(finished, sink);
   }
 
   /** The newest message of a request that is running or waiting, sent again under another request id. */
@@ -212,18 +211,18 @@ export class TurnLine {
     live.end();
   }
 
-  #answerAgain(messageId: string, sink: StreamSink, error?: FinishedRequest["error"]): Following {
+  #answerAgain(answer: Answered, sink: StreamSink, stepsKnown?: number): Following {
     const live = new LiveStream();
-    this.#replayInto(live, messageId, error);
+    this.#replayInto(live, answer, stepsKnown);
     return { leave: live.follow(sink), abort: () => {} };
   }
 
   /** A stored answer as a stream of its own. It may stand on another branch by now. */
-  #replayInto(live: LiveStream, messageId: string, error?: FinishedRequest["error"]): void {
+  #replayInto(live: LiveStream, { messageId, error }: Answered, stepsKnown?: number): void {
     const onBranch = this.branch.message(messageId);
     const entries = onBranch.length ? onBranch : this.#around.store.entriesOf(messageId);
     const last = entries.at(-1);
-    if (last) for (const chunk of chunksOfMessage(messageOf(entries), last)) live.push(chunk);
+    if (last) for (const chunk of chunksOfMessage(messageOf(entries), last, stepsKnown)) live.push(chunk);
     if (error && isErrorCode(error.code)) live.fail(publicError(new SessionError(error.code, error.message)));
     else live.end();
   }
@@ -237,7 +236,9 @@ export class TurnLine {
   #begin(request: TurnRequest, sink: StreamSink): Following {
     const live = new LiveStream();
     const admission = this.#admit(request);
-    if (admission.kind !== "run") return this.#answerAgain(this.#settleWithoutTurn(admission), sink);
+    if (admission.kind !== "run") {
+      return this.#answerAgain({ messageId: this.#settleWithoutTurn(admission) }, sink, request.stepsKnown);
+    }
     const leave = live.follow(sink);
     const turn = this.#open(request, admission);
     const running = this.#run(turn, live);
@@ -335,7 +336,7 @@ export class TurnLine {
         return;
       }
       this.#around.store.dequeue(next.position);
-      this.#replayInto(live, this.#settleWithoutTurn(admission));
+      this.#replayInto(live, { messageId: this.#settleWithoutTurn(admission) }, next.request.stepsKnown);
     } catch (error) {
       this.#around.log("queued turn refused", { position: next.position, error });
       this.#around.store.dequeue(next.position);

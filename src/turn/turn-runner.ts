@@ -5,6 +5,8 @@
  * session row at its end. A step that runs server tools is stored once before they run and once after.
  */
 import type { LanguageModel, ToolSet, UIMessageChunk } from "ai";
+import type { ContextPolicy } from "../context/policy.ts";
+import { normaliseUsage } from "../context/usage.ts";
 import { publicError, SessionError, type PublicError } from "../errors.ts";
 import type { EntryState, ModelCall, OpenTurn } from "../records.ts";
 import type { SessionStore } from "../storage/session-store.ts";
@@ -15,9 +17,9 @@ import { modelId, type Configuration } from "./configuration.ts";
 import { readContext } from "./context-reading.ts";
 import { measured, overheadOf, readGauge, sizeOf, anchorOf, type Overhead, type Reading } from "./gauge.ts";
 import type { LiveStream } from "./live-stream.ts";
-import { describeModelError } from "./model-error.ts";
+import { describeModelError, isUnusableFile } from "./model-error.ts";
 import { modelStep, type ModelStepOutcome } from "./model-step.ts";
-import { promptOf } from "./prompt.ts";
+import { hasOldFiles, promptOf } from "./prompt.ts";
 import { interruptedCall } from "./recovery.ts";
 import { chunksOfParts } from "./replay.ts";
 import { toolSetOf } from "./tool-set.ts";
@@ -54,6 +56,9 @@ export class TurnRunner {
   readonly #started = new Set<string>();
   #lastCheckpoint: number;
   #discarded = false;
+  #showsOldFiles = true;
+  /** the start of a step, held back until the step says something: a call that fails at once leaves no trace of one */
+  #stepStart: UIMessageChunk | undefined;
 
   constructor(turn: OpenTurn, live: LiveStream, around: TurnSurroundings) {
     this.#turn = turn;
@@ -106,10 +111,19 @@ export class TurnRunner {
       await this.#reportContext(tools, overhead);
       taken += 1;
       if (outcome.kind === "aborted") return { kind: "aborted" };
+      if (outcome.kind === "failed" && this.#canLeaveFilesOut(outcome.error)) continue;
       if (outcome.kind === "failed") return this.#failure(outcome.error);
       if (!awaitsModel(this.#answer.current)) return { kind: "done" };
       if (taken >= configuration.maxSteps) return this.#stepLimit(configuration.maxSteps);
     }
+  }
+
+  /** A file that was refused once would be refused at every later turn: then a line stands for it, and the turn goes on. */
+  #canLeaveFilesOut(error: unknown): boolean {
+    const leavesOut =
+      this.#showsOldFiles && isUnusableFile(error) && hasOldFiles(messagesOf(this.#around.branch.entries));
+    if (leavesOut) this.#showsOldFiles = false;
+    return leavesOut;
   }
 
   /** Steps that this turn has taken before its object died. */
@@ -119,7 +133,8 @@ export class TurnRunner {
 
   async #step(tools: ToolSet, overhead: Overhead): Promise<ModelStepOutcome> {
     const { branch, configuration, clock } = this.#around;
-    const prompt = await promptOf(messagesOf(branch.entries), configuration.systemPrompt, tools);
+    const messages = messagesOf(branch.entries);
+    const prompt = await promptOf(messages, configuration.systemPrompt, tools, { oldFiles: this.#showsOldFiles });
     const id = modelId(configuration.model);
     const reading = this.#read(overhead);
     const chunks = modelStep({
@@ -144,23 +159,28 @@ export class TurnRunner {
   async #reportContext(tools: ToolSet, overhead: Overhead): Promise<void> {
     if (this.#discarded) return;
     const { branch, configuration, store, log } = this.#around;
-    const reading = this.#read(overhead);
+    const reading = this.#read(overhead, configuration.context);
     const totals = callsOf(this.#turn, branch.entries).reduce(addCall, store.session.totals);
     const report = await readContext({ reading, branch, configuration, tools, totals, log });
     this.#live.push({ type: "data-context", data: report, transient: true });
   }
 
-  #read(overhead: Overhead): Reading {
+  /** `policy` is for what is shown. What a call is going to read does not depend on it. */
+  #read(overhead: Overhead, policy?: ContextPolicy): Reading {
     const { branch, configuration, store } = this.#around;
     const kin = () => anchorOf({ anchor: store.newestAnchor() });
-    return readGauge(branch, overhead, modelId(configuration.model), kin, configuration.context);
+    return readGauge(branch, overhead, modelId(configuration.model), kin, policy);
   }
 
   /** One chunk: into the message, out to the clients, and now and then to storage. */
   #take(chunk: UIMessageChunk): void {
     if (chunk.type === "finish-step") return;
-    this.#answer.apply(chunk);
-    this.#live.push(chunk);
+    if (chunk.type === "start-step") {
+      this.#stepStart = chunk;
+      return;
+    }
+    this.#openStep();
+    this.#hand(chunk);
     if (chunk.type === "tool-input-available") this.#releaseTool(chunk.toolCallId);
     const now = this.#around.clock();
     if (now - this.#lastCheckpoint < CHECKPOINT_INTERVAL_MS) return;
@@ -168,9 +188,22 @@ export class TurnRunner {
     this.#store();
   }
 
+  #openStep(): void {
+    const start = this.#stepStart;
+    this.#stepStart = undefined;
+    if (start) this.#hand(start);
+  }
+
+  #hand(chunk: UIMessageChunk): void {
+    this.#answer.apply(chunk);
+    this.#live.push(chunk);
+  }
+
   /** Stores the step with its call. A call that ended before it said anything leaves a line in the log and no step. */
   #settle(outcome: ModelStepOutcome, stepsBefore: number, reading: Reading): ModelStepOutcome {
-    if (outcome.kind !== "done") {
+    if (outcome.kind === "done") this.#openStep();
+    else {
+      this.#stepStart = undefined;
       this.#answer.dropSilentStep();
       this.#closeRunningCalls();
     }
@@ -300,6 +333,8 @@ export class TurnRunner {
 
   #logCall(call: ModelCall): void {
     const { inputTokens, outputTokens } = call.usage ?? {};
+    // What stood in the context. `inputTokens` is what was billed: more, where the provider read its prompt twice.
+    const { contextInput } = normaliseUsage(call.usage);
     this.#around.log("model call", {
       turn: this.#turn.id,
       model: call.model,
@@ -307,7 +342,8 @@ export class TurnRunner {
       inputTokens,
       outputTokens,
       predictedTokens: call.predictedTokens,
-      errorPercent: errorPercent(call),
+      actualTokens: contextInput,
+      errorPercent: errorPercent(call, contextInput),
       durationMs: call.durationMs,
     });
   }
@@ -332,8 +368,7 @@ function closeOpenParts(step: AnswerStep): void {
 }
 
 /** How far the prediction was off, in percent of what the call read. */
-function errorPercent({ predictedTokens, usage }: ModelCall): number | undefined {
-  const actual = usage?.inputTokens;
-  if (predictedTokens === undefined || !actual || actual < 0) return undefined;
+function errorPercent({ predictedTokens }: ModelCall, actual: number | undefined): number | undefined {
+  if (predictedTokens === undefined || !actual) return undefined;
   return Math.round(((predictedTokens - actual) / actual) * 10_000) / 100;
 }

@@ -87,7 +87,7 @@ describe("a crash", () => {
     await settled(http);
     const [, answer] = await http.messages();
     expect(answer?.parts.slice(2)).toMatchObject([
-      { type: "tool-wait", state: "output-error", errorText: expect.stringContaining("interrupted") },
+      { type: "tool-wait", state: "output-error", errorText: expect.stringContaining("cut off") },
       { type: "tool-lookUp" },
     ]);
     expect(answer?.parts.flatMap((part) => ("toolCallId" in part ? part.state : [])).includes("input-available")).toBe(

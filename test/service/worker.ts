@@ -9,6 +9,7 @@ import { ChatSession as BaseSession } from "../../src/chat-session.ts";
 import { ChatSession } from "../../src/index.ts";
 import type { SessionBuilder } from "../../src/session-builder.ts";
 import { createWorker, type WorkerEnvironment } from "../../src/worker.ts";
+import { configurationOf } from "./configured-sessions.ts";
 import { StorageCounter, type StorageCounts } from "./counted-storage.ts";
 import { noteToolRun } from "./tool-runs.ts";
 
@@ -104,6 +105,13 @@ export class CountedSession extends ToolSession {
   }
 }
 
+/** Is what the test says it is, and counts as well. */
+export class ConfiguredSession extends CountedSession {
+  override configure(session: SessionBuilder): SessionBuilder {
+    return configurationOf(this.name)(session);
+  }
+}
+
 /** Never gets as far as taking a request. */
 export class MisconfiguredSession extends BaseSession {
   override configure(session: SessionBuilder): SessionBuilder {
@@ -115,6 +123,7 @@ export interface ServiceEnvironment extends WorkerEnvironment {
   ToolSession: WorkerEnvironment["ChatSession"];
   TightSession: WorkerEnvironment["ChatSession"];
   CountedSession: WorkerEnvironment["ChatSession"];
+  ConfiguredSession: WorkerEnvironment["ChatSession"];
   MisconfiguredSession: WorkerEnvironment["ChatSession"];
 }
 
@@ -123,6 +132,7 @@ const BINDINGS = {
   tools: "ToolSession",
   tight: "TightSession",
   counted: "CountedSession",
+  configured: "ConfiguredSession",
   misconfigured: "MisconfiguredSession",
 } as const satisfies Record<string, keyof ServiceEnvironment>;
 

@@ -84,11 +84,17 @@ describe("a message that goes on", () => {
   it("[TN18] drops a step that never said anything, and keeps one that did or that is stored", () => {
     const silent = answerOf([{ type: "start-step" }]);
     silent.dropSilentStep();
-    const spoken = answerOf([{ type: "start-step" }, { type: "text-start", id: "t" }]);
+    const opened = answerOf([{ type: "start-step" }, { type: "text-start", id: "t" }]);
+    opened.dropSilentStep();
+    const spoken = answerOf([
+      { type: "start-step" },
+      { type: "text-start", id: "t" },
+      { type: "text-delta", id: "t", delta: "." },
+    ]);
     spoken.dropSilentStep();
     const stored = new Answer([step(2, [])]);
     stored.dropSilentStep();
-    expect([silent, spoken, stored].map(({ steps }) => steps.length)).toEqual([0, 1, 1]);
+    expect([silent, opened, spoken, stored].map(({ steps }) => steps.length)).toEqual([0, 0, 1, 1]);
   });
 });
 

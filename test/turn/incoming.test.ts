@@ -116,6 +116,7 @@ describe("answers to tool calls", () => {
         { toolCallId: "d", kind: "approval", approvalId: "q", approved: false, reason: "no" },
         { toolCallId: "e", kind: "output", output: null },
       ],
+      stepsKnown: 1,
     });
   });
 
@@ -185,11 +186,18 @@ describe("what is refused", () => {
       role: "user",
       metadata: { mood: "calm" },
       parts: [
-        { type: "text", text: "" },
+        { type: "text", text: "." },
         { type: "data-note", data: { a: [1] } },
       ],
     };
     expect((await send([message])).messages).toEqual([message]);
+  });
+
+  it("[TN24] refuses a user's message that has neither text nor a file, and an id that is blank", async () => {
+    const note = { type: "data-note" as const, data: 1 };
+    const silent = await refusal(send([{ id: "u", role: "user", parts: [{ type: "text", text: " " }, note] }]));
+    expect([silent.code, silent.message]).toEqual(["invalid-message", 'Message "u" has neither text nor a file.']);
+    expect((await refusal(send([user(" ")]))).code).toBe("invalid-message");
   });
 
   it("[TN24] a message longer than the limit, and takes one that just fits", async () => {

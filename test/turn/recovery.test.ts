@@ -16,7 +16,7 @@ import {
   toolCall,
 } from "./entries.ts";
 
-const INTERRUPTED = failedWith("The session was interrupted while this call ran. It may or may not have taken effect.");
+const INTERRUPTED = failedWith("The call was cut off while it ran. It may or may not have taken effect.");
 
 const calledTools = call({ finishReason: "tool-calls" });
 const streaming = { state: "streaming" as const, call: undefined };
@@ -79,7 +79,7 @@ describe("a turn found open", () => {
       "in the second step",
       {},
       [answeredStep, step(3, [text("so", { state: "streaming" })], { ...streaming, step: 1 })],
-      closedAs({ ...interruptedStep(3, text("so", { state: "streaming" })), step: 1 }),
+      closedAs({ ...interruptedStep(3, text("so", { state: "done" })), step: 1 }),
     ],
     [
       "while a tool of the second step ran",
