@@ -60,7 +60,7 @@ export function freshUnits({ anchor, end }: Ledger): number {
 /** Traits of the model a prompt is for, with the factor expected of one that has not reported yet. */
 export function traitsFor(ledger: Ledger, prompt: Prompt): ModelTraits {
   const anchor = ledger.anchor ?? ledger.kin;
-  const known = anchor?.models[prompt.model];
+  const known = anchor && Object.hasOwn(anchor.models, prompt.model) ? anchor.models[prompt.model] : undefined;
   if (known || !anchor) return known ?? NEW_MODEL;
   const before = anchor.models[anchor.prompt.model] ?? NEW_MODEL;
   // An unfitted model's ratio tells how far its estimates are off; the next model's are expected to be right.

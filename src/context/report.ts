@@ -2,10 +2,9 @@
  * The report: how full the context is, why, and how far the predictions were off. A pure function over the one number;
  * its parts sum to its total.
  */
-import { type Accuracy, NO_ACCURACY } from "./anchor.ts";
+import { type Accuracy, type Anchor, type ModelTraits, NO_ACCURACY, type Prompt } from "./anchor.ts";
 import { errorPercent, ratioOf } from "./calibration.ts";
 import type { Basis, KnownTokens, Ledger } from "./known.ts";
-import type { Prompt } from "./anchor.ts";
 import { type ModelLimits, reservedOutput } from "./usage.ts";
 
 /** All in tokens of the model unless said otherwise. */
@@ -99,7 +98,7 @@ export function contextReport(input: ReportInput): ContextReport {
     },
     reasoningTokens: totals.reasoningTokens,
     cacheReadTokens: totals.cacheReadTokens,
-    calibrationRatio: round(ratioOf(learned?.models[prompt.model]), 3),
+    calibrationRatio: round(ratioOf(traitsOf(learned, prompt.model)), 3),
     accuracy: accuracyReport(learned?.accuracy ?? NO_ACCURACY),
     compactions,
     model: prompt.model,
@@ -135,6 +134,10 @@ function accuracyReport({ calls, recent, last }: Accuracy): AccuracyReport {
     medianPercent: at(0.5),
     p95Percent: at(0.95),
   };
+}
+
+function traitsOf(anchor: Anchor | null, model: string): ModelTraits | undefined {
+  return anchor && Object.hasOwn(anchor.models, model) ? anchor.models[model] : undefined;
 }
 
 function round(value: number, decimals: number): number {

@@ -244,6 +244,11 @@ export class SessionStore {
     return this.#queue.turns;
   }
 
+  /** UTF-16 code units of everything that waits. */
+  get queueSize(): number {
+    return this.#queue.size;
+  }
+
   dequeue(position: number): void {
     this.#queue.remove(position);
   }

@@ -16,6 +16,11 @@ export class TurnQueue {
     return this.#turns;
   }
 
+  /** UTF-16 code units of everything that waits. */
+  get size(): number {
+    return this.turns.reduce((sum, queued) => sum + JSON.stringify(queued).length, 0);
+  }
+
   add(request: TurnRequest): QueuedTurn {
     const position = (this.turns.at(-1)?.position ?? 0) + 1;
     const queued = { position, request };

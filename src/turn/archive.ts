@@ -9,6 +9,7 @@ import { SessionError } from "../errors.ts";
 import type { Entry, EntryState, ModelCall, Part, SessionRecord, SessionSettings } from "../records.ts";
 import type { SessionStore } from "../storage/session-store.ts";
 import { addCall } from "./closing.ts";
+import { bookableUsage } from "./reported-usage.ts";
 import { readSettings } from "./settings.ts";
 
 const ARCHIVE_VERSION = 1;
@@ -21,10 +22,62 @@ const SESSION_LINE = z.object({
   settings: z.looseObject({}),
 });
 
+/** Far above any session, far below where integers or sums of them lose precision. */
+const SEQ = z
+  .number()
+  .int()
+  .positive()
+  .max(2 ** 40);
+const UNITS = z.number().nonnegative().max(1e9);
+const TOKENS = z.number().min(-1e12).max(1e12);
+const NAME = z.string().min(1).max(256);
+
+const CALL = z.looseObject({
+  purpose: z.enum(["turn", "summary"]),
+  model: NAME,
+  finishReason: z.string().max(64),
+  startedAt: z.number(),
+  durationMs: z.number().nonnegative(),
+  predictedTokens: TOKENS.optional(),
+});
+
+/** What `Anchor` of the context room is made of, as far as arithmetic reads it. */
+const ANCHOR = z
+  .looseObject({
+    at: UNITS,
+    said: UNITS,
+    input: TOKENS,
+    output: TOKENS,
+    measured: TOKENS,
+    head: TOKENS,
+    headUnits: TOKENS,
+    headInput: TOKENS.nullable(),
+    overhead: TOKENS,
+    rebase: TOKENS,
+    liveReasoning: TOKENS,
+    ownReasoning: TOKENS,
+    prompt: z.looseObject({
+      model: NAME,
+      overheadKey: z.string().max(256),
+      systemUnits: TOKENS,
+      toolsUnits: TOKENS,
+      covered: TOKENS,
+      summary: TOKENS,
+      pruneKey: z.string().max(256),
+      pruned: TOKENS,
+    }),
+    models: z.record(
+      NAME,
+      z.looseObject({ factor: z.number().positive().max(1e6), measuredTokens: TOKENS, measuredUnits: TOKENS }),
+    ),
+    accuracy: z.looseObject({ calls: TOKENS, recent: z.array(TOKENS).max(1_000) }),
+  })
+  .refine(({ prompt, models }) => Object.hasOwn(models, prompt.model), "its model must be among its models");
+
 const ENTRY_LINE = z.object({
   type: z.literal("entry"),
-  seq: z.number().int().positive(),
-  parent: z.number().int().positive().nullable(),
+  seq: SEQ,
+  parent: SEQ.nullable(),
   messageId: z.string().min(1).max(256),
   version: z.number().int().nonnegative(),
   step: z.number().int().nonnegative(),
@@ -32,10 +85,10 @@ const ENTRY_LINE = z.object({
   state: z.enum(["done", "aborted", "failed", "interrupted", "deleted"]),
   parts: z.array(z.looseObject({ type: z.string() })),
   metadata: z.unknown().optional(),
-  call: z.looseObject({ purpose: z.enum(["turn", "summary"]), model: z.string(), startedAt: z.number() }).optional(),
-  anchor: z.looseObject({}).optional(),
-  unitsSaid: z.number().nonnegative(),
-  unitsReturned: z.number().nonnegative(),
+  call: CALL.optional(),
+  anchor: ANCHOR.optional(),
+  unitsSaid: UNITS,
+  unitsReturned: UNITS,
   createdAt: z.number().int(),
 });
 
@@ -74,16 +127,15 @@ export function restoreArchive(store: SessionStore, { session, entries }: Archiv
   }
   return store.transaction(() => {
     const units = new Map<number, number>();
-    const heads = new Set<string>();
+    const versions = new Map<string, number>();
     let lastSeq = 0;
     for (const [index, entry] of entries.entries()) {
       const before = entry.parent === null ? 0 : units.get(entry.parent);
       if (before === undefined || entry.seq <= lastSeq)
         throw brokenLine(index + 2, "its parent must be an earlier line and its seq above theirs");
-      const head = `${entry.messageId} ${entry.version}`;
-      if (entry.step === 0 && heads.has(head))
-        throw brokenLine(index + 2, "its message and version stand in an earlier line");
-      heads.add(head);
+      const next = versions.get(entry.messageId) ?? 0;
+      if (entry.step === 0 && entry.version !== next) throw brokenLine(index + 2, `its version must be ${next}`);
+      if (entry.step === 0) versions.set(entry.messageId, next + 1);
       store.restore(toEntry(entry, before));
       lastSeq = entry.seq;
       units.set(entry.seq, before + entry.unitsSaid + entry.unitsReturned);
@@ -95,9 +147,15 @@ export function restoreArchive(store: SessionStore, { session, entries }: Archiv
 }
 
 function toEntry(line: z.infer<typeof ENTRY_LINE>, unitsBefore: number): Entry {
-  const { type: _, ...entry } = line;
-  // SAFETY: the shape was checked but for parts and call, which are opaque to storage.
-  return { ...entry, unitsBefore, parts: entry.parts as Part[], call: entry.call as unknown as ModelCall | undefined };
+  const { type: _, call, ...entry } = line;
+  // SAFETY: the shape was checked but for parts, which are opaque to storage and validated before.
+  return { ...entry, unitsBefore, parts: entry.parts as Part[], ...(call && { call: toCall(call) }) };
+}
+
+function toCall({ usage, ...call }: z.infer<typeof CALL>): ModelCall {
+  const booked = bookableUsage(usage);
+  // SAFETY: a finish reason is a word that is shown; no decision is taken by one that is not known.
+  return { ...call, ...(booked && { usage: booked }) } as ModelCall;
 }
 
 function restoredSession(
@@ -106,8 +164,7 @@ function restoredSession(
   entries: z.infer<typeof ENTRY_LINE>[],
   now: number,
 ): Partial<SessionRecord> {
-  // SAFETY: calls were checked for what totals need; usage is read field by field.
-  const calls = entries.flatMap((entry) => (entry.call ? [entry.call as unknown as ModelCall] : []));
+  const calls = entries.flatMap((entry) => (entry.call ? [toCall(entry.call)] : []));
   return {
     createdAt: session.createdAt,
     activeAt: entries.at(-1)?.createdAt ?? now,

@@ -2,6 +2,7 @@
 import type { Entry, ModelCall, OpenTurn, UsageTotals } from "../records.ts";
 import type { SessionStore } from "../storage/session-store.ts";
 import type { Branch } from "./branch.ts";
+import { countOf } from "./reported-usage.ts";
 
 /** Requests remembered as answered. A client that repeats one does so within seconds. */
 const FINISHED_KEPT = 16;
@@ -43,14 +44,10 @@ export function callsOf(turn: OpenTurn, entries: readonly Entry[]): ModelCall[] 
 export function addCall(totals: UsageTotals, { usage }: ModelCall): UsageTotals {
   return {
     calls: totals.calls + 1,
-    inputTokens: totals.inputTokens + tokens(usage?.inputTokens),
-    outputTokens: totals.outputTokens + tokens(usage?.outputTokens),
-    reasoningTokens: totals.reasoningTokens + tokens(usage?.outputTokenDetails?.reasoningTokens),
-    cacheReadTokens: totals.cacheReadTokens + tokens(usage?.inputTokenDetails?.cacheReadTokens),
-    cacheWriteTokens: totals.cacheWriteTokens + tokens(usage?.inputTokenDetails?.cacheWriteTokens),
+    inputTokens: totals.inputTokens + (countOf(usage?.inputTokens) ?? 0),
+    outputTokens: totals.outputTokens + (countOf(usage?.outputTokens) ?? 0),
+    reasoningTokens: totals.reasoningTokens + (countOf(usage?.outputTokenDetails?.reasoningTokens) ?? 0),
+    cacheReadTokens: totals.cacheReadTokens + (countOf(usage?.inputTokenDetails?.cacheReadTokens) ?? 0),
+    cacheWriteTokens: totals.cacheWriteTokens + (countOf(usage?.inputTokenDetails?.cacheWriteTokens) ?? 0),
   };
-}
-
-function tokens(reported: unknown): number {
-  return typeof reported === "number" && Number.isFinite(reported) && reported > 0 ? reported : 0;
 }

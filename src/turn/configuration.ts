@@ -47,6 +47,8 @@ export interface Limits {
   messagesPerRequest: number;
   /** turns that may wait */
   queueLength: number;
+  /** UTF-16 code units of all that waits, as JSON. It is kept in memory, which an object has 128 MB of */
+  queueSize: number;
 }
 
 export const DEFAULT_LIMITS: Limits = {
@@ -55,6 +57,7 @@ export const DEFAULT_LIMITS: Limits = {
   messageParts: 1_000,
   messagesPerRequest: 100,
   queueLength: 100,
+  queueSize: 16 * 1024 * 1024,
 };
 
 export const DEFAULT_TAIL_TOKEN_BUDGET = 20_000;

@@ -52,8 +52,8 @@ export async function overheadOf(
   model: string,
 ): Promise<Overhead> {
   const described = await describeTools(all);
-  const brought = described.filter(({ name }) => !(name in server));
-  const own = described.filter(({ name }) => name in server);
+  const brought = described.filter(({ name }) => !Object.hasOwn(server, name));
+  const own = described.filter(({ name }) => Object.hasOwn(server, name));
   const weights = weightsFor(model);
   const names = await Promise.all([
     fingerprint(systemPrompt ?? ""),
@@ -198,7 +198,7 @@ function expectedRescale(anchor: Anchor | null, entries: readonly Entry[], model
 
 /** Whether content is to be compared: another family's model that has not reported in this session. */
 function isRescaled({ prompt, models }: Anchor, model: string): boolean {
-  return prompt.model !== model && !models[model] && weightsFor(prompt.model) !== weightsFor(model);
+  return prompt.model !== model && !Object.hasOwn(models, model) && weightsFor(prompt.model) !== weightsFor(model);
 }
 
 /** Erased messages keep their place on the branch and are not in the prompt. */
@@ -209,7 +209,7 @@ function erasedFrom({ entries, erased }: Branch, ledger: Ledger): Pick<PromptVer
   const pruned = erased.reduce((sum, { unitsBefore, unitsSaid, unitsReturned }) => {
     return sum + sizes.ledgerBetween(unitsBefore, unitsBefore + unitsSaid + unitsReturned);
   }, 0);
-  return { pruneKey: erased.map((entry) => entry.seq).join(","), pruned };
+  return { pruneKey: String(erased.length), pruned };
 }
 
 async function describe([name, { description, inputSchema }]: [string, ToolSet[string]]): Promise<ToolDescription> {

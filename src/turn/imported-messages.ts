@@ -3,15 +3,18 @@
  *
  * They are stored as if they had been said here. Usage they carry is booked and measures the branch as a call would.
  */
-import type { LanguageModelUsage, UIMessage } from "ai";
+import type { ToolSet, UIMessage } from "ai";
 import { z } from "zod";
 import { NO_ACCURACY } from "../context/anchor.ts";
 import { usageOfMessage } from "../context/usage.ts";
-import type { ModelCall, NewEntry, Role } from "../records.ts";
+import type { ModelCall, NewEntry, Part, Role } from "../records.ts";
 import type { SessionStore } from "../storage/session-store.ts";
+import { isAnswered, isToolPart, toolNameOf } from "./answer.ts";
 import type { Branch } from "./branch.ts";
 import { addCall } from "./closing.ts";
 import { anchorOf, measured, readGauge, sizeOf, type Overhead } from "./gauge.ts";
+import { bookableUsage } from "./reported-usage.ts";
+import { runsOnServer } from "./tool-set.ts";
 import { stepsOf } from "./transcript.ts";
 
 const USAGE = z.looseObject({});
@@ -19,7 +22,7 @@ const ANSWER_METADATA = z.looseObject({
   usage: USAGE.optional(),
   totalUsage: USAGE.optional(),
   steps: z.array(USAGE.nullable()).optional(),
-  model: z.string().optional(),
+  model: z.string().min(1).max(256).optional(),
 });
 
 /** What an import is stored with. */
@@ -62,12 +65,22 @@ export function importMessages(
   });
 
   function anchorOfImported(entry: NewEntry): object | undefined {
-    if (!entry.call) return undefined;
+    if (!entry.call?.usage) return undefined;
     const reading = readGauge(branch, overhead, entry.call.model, () => anchorOf({ anchor: store.newestAnchor() }));
     const anchor = measured(reading, entry.call, entry);
     // Nobody predicted this call, so it says nothing of how good predictions are.
     return anchor && { ...anchor, accuracy: (reading.ledger.anchor ?? reading.ledger.kin)?.accuracy ?? NO_ACCURACY };
   }
+}
+
+/** A call that was never answered elsewhere is not run here: an import may bring what was said, not have tools run. */
+export function withoutOpenServerCalls(message: UIMessage, tools: ToolSet): UIMessage {
+  const parts = message.parts.map((part): Part => {
+    const open = isToolPart(part) && !isAnswered(part) && runsOnServer(tools, toolNameOf(part));
+    // SAFETY: a call with an error text in place of what was still to come.
+    return open ? ({ ...part, state: "output-error", errorText: "The call was not run." } as Part) : part;
+  });
+  return { ...message, parts };
 }
 
 /** One entry per step. Usage that the message carries becomes the calls of its steps. */
@@ -124,8 +137,7 @@ function reportedCalls(
   return { calls, rest: Object.keys(others).length ? others : undefined };
 }
 
-function importedCall(usage: z.infer<typeof USAGE>, model: string, now: number): ModelCall {
-  // SAFETY: usage from outside is only ever read field by field, with a check of each number.
-  const reported = usage as unknown as LanguageModelUsage;
-  return { purpose: "turn", model, finishReason: "other", usage: reported, startedAt: now, durationMs: 0 };
+function importedCall(reported: z.infer<typeof USAGE>, model: string, now: number): ModelCall {
+  const usage = bookableUsage(reported);
+  return { purpose: "turn", model, finishReason: "other", ...(usage && { usage }), startedAt: now, durationMs: 0 };
 }

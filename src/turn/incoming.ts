@@ -11,6 +11,7 @@ import { z } from "zod";
 import { SessionError } from "../errors.ts";
 import type { ClientTool, ToolAnswer, TurnRequest } from "../records.ts";
 import type { Limits } from "./configuration.ts";
+import { DEEPEST, isTooDeep } from "./json-depth.ts";
 
 /** A request as a wire hands it over, its envelope checked and its messages not. */
 export interface IncomingRequest {
@@ -31,6 +32,9 @@ const MESSAGE_HEAD = z.looseObject({
 
 /** Characters of all client tools as JSON: they are stored in the session's row, which holds 2 MB with all else in it. */
 const CLIENT_TOOLS_LENGTH = 256 * 1024;
+
+/** More than any model can choose from. */
+const CLIENT_TOOLS_COUNT = 512;
 
 const CLIENT_TOOLS = z.array(
   z.object({
@@ -73,14 +77,14 @@ export async function readIncoming(
   if (incoming.trigger === "regenerate-message") {
     return { ...base, trigger: "regenerate", target: incoming.messageId };
   }
-  const last = headOf(incoming.messages.at(-1), incoming.messages.length - 1);
+  const last = headOf(incoming.messages.at(-1), incoming.messages.length - 1, limits);
   switch (last.role) {
     case "assistant":
       return {
         ...base,
         trigger: "continue",
         target: last.id,
-        toolAnswers: toolAnswersOf(last),
+        toolAnswers: toolAnswersOf(last, limits),
         stepsKnown: Math.max(1, last.parts.filter((part) => part.type === "step-start").length),
       };
     case "user": {
@@ -91,7 +95,7 @@ export async function readIncoming(
       const fresh = edited ? [last] : freshTail(incoming.messages, isKnown, limits);
       const messages = await validated(fresh, limits);
       const before = MESSAGE_HEAD.safeParse(incoming.messages.at(-1 - fresh.length)).data;
-      const toolAnswers = before?.role === "assistant" ? toolAnswersOf(before) : [];
+      const toolAnswers = before?.role === "assistant" ? toolAnswersOf(before, limits) : [];
       return {
         ...base,
         trigger: "submit",
@@ -111,7 +115,7 @@ export async function readIncoming(
 /** Checks new messages of any role, for the import. */
 export async function validated(messages: readonly unknown[], limits: Limits): Promise<UIMessage[]> {
   messages.forEach((message, index) => {
-    headOf(message, index);
+    headOf(message, index, limits);
     checkSize(message, index, limits);
   });
   const result = await safeValidateUIMessages({ messages: [...messages] });
@@ -126,7 +130,7 @@ export async function validated(messages: readonly unknown[], limits: Limits): P
 function freshTail(messages: readonly unknown[], isKnown: (id: string) => boolean, limits: Limits): MessageHead[] {
   const fresh: MessageHead[] = [];
   for (let index = messages.length - 1; index >= 0; index -= 1) {
-    const head = headOf(messages[index], index);
+    const head = headOf(messages[index], index, limits);
     if (head.role !== "user" || isKnown(head.id)) break;
     if (fresh.some((other) => other.id === head.id)) {
       throw new SessionError("duplicate-id", `Two new messages have the id "${head.id}"; ids must be unique.`);
@@ -139,7 +143,8 @@ function freshTail(messages: readonly unknown[], isKnown: (id: string) => boolea
   return fresh;
 }
 
-function headOf(message: unknown, index: number): MessageHead {
+function headOf(message: unknown, index: number, limits: Limits): MessageHead {
+  refuseManyParts(message, index, limits);
   if (message === undefined) throw new SessionError("invalid-message", "The request has no messages.");
   const head = MESSAGE_HEAD.safeParse(message);
   if (head.success) return head.data;
@@ -154,13 +159,23 @@ function checkSize(message: unknown, index: number, limits: Limits): void {
       `messages[${index}] has ${length} characters as JSON; at most ${limits.messageLength} are allowed.`,
     );
   }
-  const parts = MESSAGE_HEAD.safeParse(message).data?.parts ?? [];
-  if (parts.length > limits.messageParts) {
-    throw new SessionError(
-      "message-too-large",
-      `messages[${index}] has ${parts.length} parts; at most ${limits.messageParts} are allowed.`,
-    );
-  }
+  refuseDepth(message, `messages[${index}]`);
+}
+
+/** Before the message is looked at: a list of a million wrong parts would be a million complaints. */
+function refuseManyParts(message: unknown, index: number, limits: Limits): void {
+  const parts: unknown =
+    typeof message === "object" && message !== null && "parts" in message ? message.parts : undefined;
+  if (!Array.isArray(parts) || parts.length <= limits.messageParts) return;
+  throw new SessionError(
+    "message-too-large",
+    `messages[${index}] has ${parts.length} parts; at most ${limits.messageParts} are allowed.`,
+  );
+}
+
+function refuseDepth(value: unknown, name: string): void {
+  if (!isTooDeep(value)) return;
+  throw new SessionError("invalid-message", `${name} is nested deeper than ${DEEPEST} levels.`);
 }
 
 /** What a model could never be shown would fail the turn, and a url that does not parse every later one. */
@@ -187,14 +202,24 @@ function saysSomething(part: UIMessage["parts"][number]): boolean {
 
 /** The SDK takes what stands behind the comma of a data URL for Base64, whatever the URL says. */
 function isFetchable(url: string): boolean {
-  if (url.startsWith("data:")) return BASE64_DATA_URL.test(url);
+  if (url.startsWith("data:")) return BASE64_DATA_URL.test(url) && isDecodable(url.slice(url.indexOf(",") + 1));
   return URL.canParse(url) && /^https?:$/.test(new URL(url).protocol);
+}
+
+/** Padding may be left out; where it stands it has to fit. One letter beyond a group of four is half a byte. */
+function isDecodable(base64: string): boolean {
+  const letters = base64.replace(/=+$/, "").length;
+  const padded = letters !== base64.length;
+  return letters % 4 !== 1 && (!padded || base64.length % 4 === 0);
 }
 
 function readClientTools(given: unknown, allowed: boolean): ClientTool[] | undefined {
   if (given === undefined || given === null) return undefined;
   if (!allowed)
     throw new SessionError("bad-request", "This session takes no client tools; allow them with allowClientTools().");
+  if (Array.isArray(given) && given.length > CLIENT_TOOLS_COUNT) {
+    throw new SessionError("bad-request", `A request may bring at most ${CLIENT_TOOLS_COUNT} client tools.`);
+  }
   const tools = CLIENT_TOOLS.safeParse(given);
   if (tools.success && JSON.stringify(tools.data).length <= CLIENT_TOOLS_LENGTH) return tools.data;
   if (tools.success)
@@ -202,7 +227,21 @@ function readClientTools(given: unknown, allowed: boolean): ClientTool[] | undef
   throw new SessionError("bad-request", `clientTools is not valid: ${firstIssue(tools.error)}`);
 }
 
-function toolAnswersOf(message: MessageHead): ToolAnswer[] {
+function toolAnswersOf(message: MessageHead, limits: Limits): ToolAnswer[] {
+  const answers = reportedCalls(message);
+  for (const answer of answers) {
+    const { length } = JSON.stringify(answer);
+    refuseDepth(answer, `The output of the call "${answer.toolCallId}"`);
+    if (length <= limits.messageLength) continue;
+    throw new SessionError(
+      "message-too-large",
+      `The output of the call "${answer.toolCallId}" has ${length} characters; at most ${limits.messageLength} are allowed.`,
+    );
+  }
+  return answers;
+}
+
+function reportedCalls(message: MessageHead): ToolAnswer[] {
   return message.parts.flatMap((part): ToolAnswer[] => {
     const call = REPORTED_CALL.safeParse(part);
     if (!call.success) return [];

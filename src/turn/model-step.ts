@@ -6,6 +6,7 @@
  */
 import { streamText, toUIMessageStream, type LanguageModel, type ToolSet, type UIMessageChunk } from "ai";
 import type { ModelCall } from "../records.ts";
+import { DEEPEST, isTooDeep } from "./json-depth.ts";
 import type { Prompt } from "./prompt.ts";
 
 export interface ModelStepRequest {
@@ -48,13 +49,15 @@ export async function* modelStep(request: ModelStepRequest): AsyncGenerator<UIMe
 function asStored(chunk: UIMessageChunk): UIMessageChunk {
   if (chunk.type !== "tool-output-available") return chunk;
   try {
-    return { ...chunk, output: JSON.parse(JSON.stringify(chunk.output) ?? "null") };
+    const output: unknown = JSON.parse(JSON.stringify(chunk.output) ?? "null");
+    if (isTooDeep(output)) throw new TypeError(`it is nested deeper than ${DEEPEST} levels`);
+    return { ...chunk, output };
   } catch (error) {
     const why = error instanceof Error ? (error.message.split("\n")[0] ?? "") : String(error);
     return {
       type: "tool-output-error",
       toolCallId: chunk.toolCallId,
-      errorText: `The tool ran, but its output is not JSON: ${why}`,
+      errorText: `The tool ran, but its output cannot be kept: ${why}`,
     };
   }
 }

@@ -13,7 +13,7 @@ import { modelId, withSettings, type Configuration } from "./configuration.ts";
 import { History } from "./history.ts";
 import { readContext } from "./context-reading.ts";
 import { anchorOf, newestAnchorOf, overheadOf, readGauge, restingOverhead } from "./gauge.ts";
-import { importMessages } from "./imported-messages.ts";
+import { importMessages, withoutOpenServerCalls } from "./imported-messages.ts";
 import { validated } from "./incoming.ts";
 import type { SettingsPatch } from "./settings.ts";
 import { TurnLine } from "./turn-line.ts";
@@ -106,8 +106,10 @@ export class Session {
   async importMessages(
     messages: readonly unknown[],
   ): Promise<{ inserted: number; skipped: number; context: ContextReport }> {
-    const checked = distinct(await validated(messages, this.configuration.limits));
-    const { systemPrompt, tools, model } = this.configuration;
+    const { systemPrompt, tools, model, limits } = this.configuration;
+    const checked = distinct(await validated(messages, limits)).map((message) =>
+      withoutOpenServerCalls(message, tools),
+    );
     const overhead = await overheadOf(systemPrompt, tools, tools, modelId(model));
     this.line.refuseWhileBusy();
     const { store, clock } = this.#parts;
@@ -140,10 +142,10 @@ export class Session {
   async importArchive(text: string): Promise<{ inserted: number; skipped: number; context: ContextReport }> {
     const archive = readArchive(text);
     const content = archive.entries.filter((entry) => entry.parts.length > 0);
-    await validated(
-      content.map(({ messageId, role, parts }) => ({ id: messageId, role, parts })),
-      this.configuration.limits,
-    );
+    if (content.length > 0) {
+      const messages = content.map(({ messageId, role, parts }) => ({ id: messageId, role, parts }));
+      await validated(messages, this.configuration.limits);
+    }
     this.line.refuseWhileBusy();
     const { inserted } = restoreArchive(this.#parts.store, archive, this.#parts.clock());
     this.line.forgetBranch();

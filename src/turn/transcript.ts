@@ -6,6 +6,7 @@
  */
 import type { LanguageModelUsage, UIMessage } from "ai";
 import type { Entry, EntryState, ModelCall, Part } from "../records.ts";
+import { countOf } from "./reported-usage.ts";
 
 /** What the service adds to the metadata of an answer. Usage objects come without the provider's `raw` object. */
 export interface AnswerMetadata {
@@ -111,6 +112,8 @@ function addUsage(a: LanguageModelUsage, b: LanguageModelUsage): LanguageModelUs
   };
 }
 
-function add(a: number | undefined, b: number | undefined): number | undefined {
-  return a === undefined && b === undefined ? undefined : (a ?? 0) + (b ?? 0);
+/** Stored usage may be older than the checks at the door. */
+function add(a: unknown, b: unknown): number | undefined {
+  const [first, second] = [countOf(a), countOf(b)];
+  return first === undefined && second === undefined ? undefined : (first ?? 0) + (second ?? 0);
 }

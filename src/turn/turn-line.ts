@@ -21,7 +21,7 @@ import { runsOnServer } from "./tool-set.ts";
 import { chunksOfMessage } from "./replay.ts";
 import { messageOf } from "./transcript.ts";
 import { openTurn, updateEntries } from "./turn-opening.ts";
-import { TurnRunner } from "./turn-runner.ts";
+import { TurnRunner, type TurnEnding } from "./turn-runner.ts";
 
 /** How long a stream that has ended can still be replayed to a client that missed its end, in ms. Memory only. */
 const REPLAY_AFTER_END_MS = 60_000;
@@ -185,10 +185,17 @@ export class TurnLine {
   #take(request: TurnRequest, sink: StreamSink): Following {
     const { store } = this.#around;
     this.#recoverOpenTurn();
+    this.#startNext();
     if (!this.busy) return this.#begin(request, sink);
-    const { queueLength } = this.#around.configuration().limits;
+    const { queueLength, queueSize } = this.#around.configuration().limits;
     if (store.queue().length >= queueLength) {
       throw new SessionError("queue-full", `${queueLength} turns are waiting already; try again when one has ended.`);
+    }
+    if (store.queueSize + JSON.stringify(request).length > queueSize) {
+      throw new SessionError(
+        "queue-full",
+        `What waits has ${queueSize} characters at most; try again when a turn has ended.`,
+      );
     }
     return this.#wait(store.enqueue(request), sink);
   }
@@ -302,7 +309,7 @@ export class TurnLine {
     this.#ended = undefined;
     this.#around.keepAwake(
       runner.run().then(
-        () => this.#endOf(running),
+        (ending) => this.#endOf(running, ending),
         (error: unknown) => this.#brokenOff(running, error),
       ),
     );
@@ -317,8 +324,10 @@ export class TurnLine {
     this.#branch = undefined;
   }
 
-  #endOf(running: Running): void {
+  #endOf(running: Running, ending: TurnEnding): void {
     if (this.#discarded) return;
+    // What failed may have left memory and storage apart; storage is right.
+    if (ending.kind === "failed") this.#branch = undefined;
     this.#running = undefined;
     this.#ended = { ...running, at: this.#around.clock() };
     this.#startNext();

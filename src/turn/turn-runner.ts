@@ -302,7 +302,7 @@ export class TurnRunner {
   #brokenOff(error: unknown): TurnEnding {
     this.#abort.abort();
     const step = this.#answer.current;
-    if (step?.state === "streaming") {
+    if (step && (step.dirty || step.state === "streaming")) {
       Object.assign(step, { state: "failed", dirty: true });
       closeOpenParts(step);
       this.#store();

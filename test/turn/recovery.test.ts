@@ -41,7 +41,7 @@ describe("a turn found open", () => {
       "while it streamed text",
       {},
       [step(2, [text("so fa", { state: "streaming" })], streaming)],
-      closedAs(interruptedStep(2, text("so fa", { state: "streaming" }))),
+      closedAs(interruptedStep(2, text("so fa", { state: "done" }))),
     ],
     [
       "while it streamed an input",

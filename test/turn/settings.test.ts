@@ -33,6 +33,7 @@ const DEFAULTS: Configuration = {
     messageParts: 1_000,
     messagesPerRequest: 100,
     queueLength: 100,
+    queueSize: 16_777_216,
   },
 };
 
