@@ -58,11 +58,13 @@ export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extend
     return leaked ? refusal(new Error("the framework failed to handle a request")) : response;
   }
 
-  override onRequest(request: Request): Response | Promise<Response> {
+  override async onRequest(request: Request): Promise<Response> {
     // Never answered: it fails when the object ends, and the Worker asks the next object.
     if (this.#deleted) return new Promise(() => {});
     try {
-      return this.#open().api.fetch(request);
+      const response = await this.#open().api.fetch(request);
+      // The session was deleted while the request was read: what went wrong then is that.
+      return this.#deleted && response.status === 500 ? refusal(SESSION_ENDED) : response;
     } catch (error) {
       log(this.name, "request failed", { error });
       return refusal(error);
@@ -84,8 +86,10 @@ export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extend
     await rooms.socket.receive(connection, message);
   }
 
-  override onClose(connection: Connection): void {
+  override onClose(connection: Connection, code: number): void {
     this.#rooms?.socket.closed(connection.id);
+    // A client that gives no code waits for an answer to its close, and no code cannot be echoed.
+    if (code === NO_STATUS) connection.close(NORMAL_CLOSURE);
   }
 
   /** Called for what nothing else caught. Answers without a stack, and logs the rest. */
@@ -130,7 +134,7 @@ export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extend
       log: (event, details) => log(this.name, event, details),
     });
     const api = httpApi(session, () => this.#delete());
-    return { session, socket: new AiSdkSocket(session), api };
+    return { session, socket: new AiSdkSocket(session, () => Date.now()), api };
   }
 
   async #delete(): Promise<void> {
@@ -143,6 +147,12 @@ export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extend
     }
   }
 }
+
+const SESSION_ENDED = new SessionError("session-ended", "The session was deleted meanwhile; send the request again.");
+
+/** Close codes of RFC 6455, section 7.4.1. */
+const NORMAL_CLOSURE = 1000;
+const NO_STATUS = 1005;
 
 /** What one running object consists of. */
 interface Rooms {

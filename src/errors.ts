@@ -20,6 +20,7 @@ const STATUS = {
   "method-not-allowed": 405,
   "turn-open": 409,
   "queue-full": 429,
+  "too-many-requests": 429,
   "not-empty": 409,
   "frame-too-large": 413,
   "body-too-large": 413,

@@ -36,6 +36,9 @@ type Synchronous<T> = T extends PromiseLike<unknown> ? never : T;
 const FIRST_WALK_BATCH = 4;
 const WALK_BATCH = 64;
 
+/** Heads a scan asks for at once. */
+const SCAN_BATCH = 1_000;
+
 export class SessionStore {
   readonly #backend: SqlBackend;
   readonly #sql: Statements;
@@ -205,14 +208,19 @@ export class SessionStore {
     }
   }
 
-  /** Entries that no other entry follows, oldest first. Scans. */
-  leaves(): EntryHead[] {
-    return this.#sql
-      .all<EntryRow>(
-        `SELECT ${HEAD_COLUMNS} FROM tidemark_entry
-       WHERE seq NOT IN (SELECT parent FROM tidemark_entry WHERE parent IS NOT NULL) ORDER BY seq`,
-      )
-      .map(toHead);
+  /** All entries without content, in order of storing. Scans. */
+  *heads(): Generator<EntryHead> {
+    for (let last = 0; ;) {
+      const rows = this.#sql.all<EntryRow>(
+        `SELECT ${HEAD_COLUMNS} FROM tidemark_entry WHERE seq > ? ORDER BY seq LIMIT ?`,
+        last,
+        SCAN_BATCH,
+      );
+      for (const row of rows) yield toHead(row);
+      const newest = rows.at(-1);
+      if (!newest) return;
+      last = newest.seq;
+    }
   }
 
   /** The newest anchor of any branch. */

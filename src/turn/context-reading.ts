@@ -4,7 +4,7 @@
 import type { ToolSet } from "ai";
 import { countKnown, type CountedPrompt } from "../context/counters.ts";
 import { contextReport, type ContextReport } from "../context/report.ts";
-import { usableContext, type ModelLimits } from "../context/usage.ts";
+import { reservedOutput, usableContext, type ModelLimits } from "../context/usage.ts";
 import { limitsOf } from "../models/catalogue.ts";
 import type { UsageTotals } from "../records.ts";
 import type { Branch } from "./branch.ts";
@@ -27,7 +27,7 @@ export async function readContext(request: ContextRequest): Promise<ContextRepor
   const { reading, configuration, totals } = request;
   const limits = limitsFor(configuration);
   const known = await counted(request);
-  return contextReport({
+  const report = contextReport({
     ledger: reading.ledger,
     prompt: reading.prompt,
     known,
@@ -37,6 +37,16 @@ export async function readContext(request: ContextRequest): Promise<ContextRepor
     totals,
     compactions: 0,
   });
+  const warning = autoWarning(configuration.compactAfter, limits);
+  return warning === undefined ? report : { ...report, warnings: [...report.warnings, warning] };
+}
+
+/** Why `auto` never fires here; `undefined` where it can, or where nothing is known of the window. */
+function autoWarning(compactAfter: CompactAfter, limits: ModelLimits): string | undefined {
+  const { contextWindow, maxOutput } = limits;
+  if (compactAfter !== "auto" || !contextWindow || thresholdOf(compactAfter, limits) !== null) return undefined;
+  const reserved = reservedOutput(maxOutput);
+  return `The window of ${contextWindow} tokens leaves nothing beside the ${reserved} reserved for the answer, so "auto" never fires; set MAX_OUTPUT_TOKENS, or tokens or a share to compact after.`;
 }
 
 /** What the model can hold: as configured, else by the catalogue. */

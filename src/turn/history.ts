@@ -66,17 +66,20 @@ export class History {
     };
   }
 
-  /** All branches, newest first. Reads the heads of every entry. */
+  /** All branches, newest first. Reads the heads of every entry, once. */
   branches(): BranchSummary[] {
-    const active = new Map([...this.#store.walkHeads(this.#store.session.leaf)].map((head) => [head.seq, head]));
-    const leaf = this.#store.session.leaf;
-    const leaves = this.#store.leaves();
-    // The active leaf may have entries behind it: the branch was switched to an earlier answer's message.
-    if (leaf !== null && !leaves.some((head) => head.seq === leaf)) {
-      const head = active.get(leaf);
-      if (head) leaves.push(head);
-    }
-    return leaves.toReversed().map((head) => this.#summary(head, active));
+    const { leaf } = this.#store.session;
+    const active = new Set([...this.#store.walkHeads(leaf)].map((head) => head.seq));
+    const places = placesOf(this.#store.heads(), active);
+    const leaves = [...places.values()].filter((place) => !place.followed || place.head.seq === leaf);
+    return leaves.toReversed().map(({ head, messages, sharedUntil }) => ({
+      leaf: head.seq,
+      active: head.seq === leaf,
+      messageId: head.messageId,
+      sharedUntil,
+      messages,
+      updatedAt: head.createdAt,
+    }));
   }
 
   /** Makes another branch the active one: a leaf, or the newest branch that holds a message. */
@@ -107,25 +110,6 @@ export class History {
     this.#store.update({ ...entry, state: "deleted", parts: [], metadata: undefined });
   }
 
-  #summary(head: EntryHead, active: Map<Seq, EntryHead>): BranchSummary {
-    let shared: EntryHead | undefined;
-    let previous: EntryHead | undefined;
-    let messages = 0;
-    for (const entry of this.#store.walkHeads(head.seq)) {
-      shared ??= active.get(entry.seq);
-      if (entry.state !== "deleted" && !sameMessage(previous, entry)) messages += 1;
-      previous = entry;
-    }
-    return {
-      leaf: head.seq,
-      active: head.seq === this.#store.session.leaf,
-      messageId: head.messageId,
-      sharedUntil: shared?.messageId ?? null,
-      messages,
-      updatedAt: head.createdAt,
-    };
-  }
-
   #endOfMessage(leaf: Seq): Seq {
     const entry = this.#store.entry(leaf);
     if (!entry)
@@ -146,10 +130,15 @@ export class History {
       );
     }
     if (!head) throw unknownMessage(messageId);
-    for (const leaf of this.#store.leaves().toReversed()) {
-      for (const entry of this.#store.walkHeads(leaf.seq)) if (entry.seq === head.seq) return leaf.seq;
+    const below = new Set([head.seq]);
+    let newest = head.seq;
+    // A parent is stored before its children, so one pass in order finds everything that follows the message.
+    for (const { seq, parent } of this.#store.heads()) {
+      if (parent === null || !below.has(parent)) continue;
+      below.add(seq);
+      newest = seq;
     }
-    throw unknownMessage(messageId);
+    return newest;
   }
 
   #cursor(text: string): Seq {
@@ -157,6 +146,30 @@ export class History {
     if (Number.isSafeInteger(seq) && seq > 0) return seq;
     throw new SessionError("bad-request", `"${text}" is not a cursor; pass the cursor of an earlier page.`);
   }
+}
+
+/** Where an entry stands: what its branch has by then. */
+interface Place {
+  head: EntryHead;
+  /** messages from the root */
+  messages: number;
+  /** the last message that the active branch has as well */
+  sharedUntil: string | null;
+  /** whether another entry follows */
+  followed: boolean;
+}
+
+/** The place of every entry, from heads in order of storing. */
+function placesOf(heads: Iterable<EntryHead>, active: ReadonlySet<Seq>): Map<Seq, Place> {
+  const places = new Map<Seq, Place>();
+  for (const head of heads) {
+    const before = head.parent === null ? undefined : places.get(head.parent);
+    if (before) before.followed = true;
+    const begins = head.state !== "deleted" && !sameMessage(before?.head, head);
+    const sharedUntil = active.has(head.seq) ? head.messageId : (before?.sharedUntil ?? null);
+    places.set(head.seq, { head, messages: (before?.messages ?? 0) + (begins ? 1 : 0), sharedUntil, followed: false });
+  }
+  return places;
 }
 
 /** The later steps of a message that follow one of its entries; a branch never ends inside a message. */

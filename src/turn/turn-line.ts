@@ -49,6 +49,9 @@ export interface Following {
   abort(): void;
 }
 
+/** A request that waits, as clients see it. */
+export type WaitingRequest = Pick<QueuedTurn, "position"> & Pick<TurnRequest, "requestId" | "trigger" | "messages">;
+
 /** An answer that is stored already, and how its turn failed, if it did. */
 type Answered = Pick<FinishedRequest, "messageId" | "error">;
 
@@ -105,6 +108,27 @@ export class TurnLine {
   abort(): boolean {
     this.#running?.runner.abort();
     return this.#running !== undefined;
+  }
+
+  /** The requests that wait, in order: what a client that was reloaded needs to show them or take them back. */
+  get waiting(): WaitingRequest[] {
+    return this.#around.store.queue().map(({ position, request: { requestId, trigger, messages } }) => ({
+      position,
+      requestId,
+      trigger,
+      messages,
+    }));
+  }
+
+  /** Takes a waiting request back. Throws `not-found` when none waits there. */
+  remove(position: number): boolean {
+    if (!this.#around.store.queue().some((queued) => queued.position === position)) {
+      throw new SessionError("not-found", `No request waits at position ${position}.`);
+    }
+    const live = this.#waiting.get(position);
+    if (live) this.#takeBack(position, live);
+    else this.#around.store.dequeue(position);
+    return true;
   }
 
   /** Stops everything without storing more: the session is about to be erased. */

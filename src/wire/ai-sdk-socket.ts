@@ -9,6 +9,7 @@ import { publicError, SessionError, type PublicError } from "../errors.ts";
 import type { StreamSink } from "../turn/live-stream.ts";
 import type { Session } from "../turn/session.ts";
 import type { Following } from "../turn/turn-line.ts";
+import { ReplayAllowance } from "./replay-allowance.ts";
 
 const REQUEST_ID = z.string().min(1).max(256);
 
@@ -40,9 +41,12 @@ export class AiSdkSocket {
   readonly #session: Session;
   /** what each socket follows, by request id */
   readonly #followings = new Map<string, Map<string, Following>>();
+  readonly #replays: ReplayAllowance;
 
-  constructor(session: Session) {
+  /** `clock` gives ms since the epoch */
+  constructor(session: Session, clock: () => number) {
     this.#session = session;
+    this.#replays = new ReplayAllowance(clock);
   }
 
   /** Handles one frame. Never throws: what goes wrong is an `error` frame on the request it belongs to. */
@@ -59,6 +63,7 @@ export class AiSdkSocket {
   closed(socketId: string): void {
     for (const following of this.#followings.get(socketId)?.values() ?? []) following.leave();
     this.#followings.delete(socketId);
+    this.#replays.forget(socketId);
   }
 
   async #handle(socket: FrameSocket, frame: z.infer<typeof FRAME>): Promise<void> {
@@ -74,11 +79,14 @@ export class AiSdkSocket {
 
   async #send(socket: FrameSocket, { requestId, trigger, messageId, messages, body }: SendFrame): Promise<void> {
     const request = { requestId, trigger, messageId, messages, clientTools: body?.clientTools };
+    this.#leave(socket.id, requestId);
     const sink = new RequestSink(socket, requestId, () => this.#forget(socket.id, requestId));
     this.#remember(socket.id, requestId, sink, await this.#session.line.submit(request, sink));
   }
 
   #resume(socket: FrameSocket, requestId: string): void {
+    this.#replays.take(socket.id);
+    this.#leave(socket.id, requestId);
     const sink = new RequestSink(socket, requestId, () => this.#forget(socket.id, requestId));
     // `start` has to come before the replay and only if there is one, and following replays at once.
     sink.openWith({ type: "start", requestId });
@@ -91,6 +99,12 @@ export class AiSdkSocket {
     if (sink.done) return following.leave();
     const known = this.#followings.get(socketId) ?? new Map<string, Following>();
     this.#followings.set(socketId, known.set(requestId, following));
+  }
+
+  /** A request id that is used again is a new request: the old one is not answered any more. */
+  #leave(socketId: string, requestId: string): void {
+    this.#followings.get(socketId)?.get(requestId)?.leave();
+    this.#forget(socketId, requestId);
   }
 
   #forget(socketId: string, requestId: string): void {

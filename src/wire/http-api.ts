@@ -42,6 +42,8 @@ export function httpApi(session: Session, erase: () => Promise<void>): Hono {
   api.get("/context", async (c) => c.json(await session.context()));
   api.get("/branches", (c) => c.json({ branches: session.history.branches() }));
   api.put("/leaf", async (c) => c.json({ leaf: session.switchTo(await readBody(c, LEAF, session)) }));
+  api.get("/queue", (c) => c.json({ queue: session.line.waiting }));
+  api.delete("/queue/:position", (c) => c.json({ removed: session.line.remove(Number(c.req.param("position"))) }));
   api.post("/abort", (c) => c.json({ aborted: session.line.abort() }));
   api.get("/usage", (c) => {
     const { before, limit } = readQuery(c);
@@ -73,6 +75,8 @@ const ROUTES: ReadonlyMap<string, string> = new Map([
   ["branches", "GET"],
   ["context", "GET"],
   ["leaf", "PUT"],
+  ["queue", "GET"],
+  ["queue/", "DELETE"],
   ["abort", "POST"],
   ["usage", "GET"],
   ["export", "GET"],

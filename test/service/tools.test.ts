@@ -90,7 +90,7 @@ describe("steps", () => {
       const call = callsOf((await http.messages())[1])[0];
       expect([call?.state, call?.errorText?.split(":")[0]]).toEqual([
         "output-error",
-        "The tool ran, but its output is not JSON",
+        "The tool ran, but its output cannot be kept",
       ]);
       expect((await http.summary()).turn).toBe(null);
       expect((await socket.ask("/words 2")).text.split(" ")).toHaveLength(2);

@@ -288,18 +288,19 @@ describe("branches", () => {
     expect(seen).toEqual([[], [], []]);
   });
 
-  it("[ST4] the leaves of any tree are the entries that none follows, oldest first", async () => {
+  it("[ST1][ST4] the heads of any tree come in order of storing, each with its parent", async () => {
     await inDatabase((storage) => {
       fc.assert(
         fc.property(trees, (parents) => {
-          const store = grow(storage, parents);
-          const inner = new Set(parents);
-          const leaves = parents.map((_, index) => index + 1).filter((seq) => !inner.has(seq));
-          expect(store.leaves().map(({ seq }) => seq)).toEqual(leaves);
+          const heads = [...grow(storage, parents).heads()];
+          expect(heads.map(({ seq, parent }) => [seq, parent])).toEqual(
+            parents.map((parent, index) => [index + 1, parent]),
+          );
         }),
         { numRuns: 25 },
       );
     });
+  });
   });
 });
 
