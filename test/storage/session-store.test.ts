@@ -301,7 +301,6 @@ describe("branches", () => {
       );
     });
   });
-  });
 });
 
 describe("booked calls", () => {
