@@ -29,6 +29,9 @@ export interface Prompt {
   pruneKey: string;
   /** ledger tokens that pruning and deleting take out, placeholders already counted back in */
   pruned: number;
+  /** the share of `pruned` that stands on the branch and is not sent, and how often that happened; absent for none */
+  omitted?: number;
+  omissions?: number;
   /**
    * tokens of `model` for one token of the model before it, expected from the content (`compareFamilies`); only read
    * at a model's first call

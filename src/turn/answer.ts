@@ -7,7 +7,6 @@
  */
 import type { DynamicToolUIPart, FinishReason, ToolUIPart, UIMessageChunk } from "ai";
 import type { Entry, EntryState, ModelCall, Part } from "../records.ts";
-import type { Reading } from "./gauge.ts";
 
 type ToolPart = ToolUIPart | DynamicToolUIPart;
 type TextPart = Extract<Part, { type: "text" }>;
@@ -18,8 +17,6 @@ export interface AnswerStep {
   parts: Part[];
   state: EntryState;
   call?: ModelCall;
-  /** the branch as the call saw it, once it has settled */
-  reading?: Reading;
   /** the stored entry, once there is one */
   entry?: Entry;
   /** whether memory holds more than the stored entry */

@@ -65,6 +65,8 @@ const ANCHOR = z
       summary: TOKENS,
       pruneKey: z.string().max(256),
       pruned: TOKENS,
+      omitted: TOKENS.optional(),
+      omissions: UNITS.optional(),
     }),
     models: z.record(
       NAME,

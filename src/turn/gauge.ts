@@ -21,6 +21,7 @@ import { anchorIndex, branchSizes } from "../context/tail.ts";
 import { normaliseUsage } from "../context/usage.ts";
 import type { Entry, ModelCall, Part, Role } from "../records.ts";
 import type { Branch } from "./branch.ts";
+import { shownLater } from "./prompt.ts";
 
 /** Units of one entry, as it stores them. */
 export interface EntrySize {
@@ -103,9 +104,16 @@ export function readGauge(
   const { entries } = branch;
   const at = entries.findLastIndex((entry) => entry.anchor !== undefined);
   const anchor = anchorOf(entries[at]);
-  const ledger = openLedger(anchor, entries.slice(Math.max(0, at)), anchor ? null : kin());
+  const since = entries.slice(Math.max(0, at));
+  const ledger = openLedger(anchor, since, anchor ? null : kin());
   const rescale = expectedRescale(anchor ?? ledger.kin, entries, model);
-  const prompt = { ...BARE_PROMPT, ...erasedFrom(branch, ledger), ...overheadIn(overhead), ...rescale, model };
+  const prompt = {
+    ...BARE_PROMPT,
+    ...takenOut(branch, ledger, since, model),
+    ...overheadIn(overhead),
+    ...rescale,
+    model,
+  };
   return { ledger, prompt, known: knownByPolicy(ledger, prompt, policy) };
 }
 
@@ -201,15 +209,35 @@ function isRescaled({ prompt, models }: Anchor, model: string): boolean {
   return prompt.model !== model && !Object.hasOwn(models, model) && weightsFor(prompt.model) !== weightsFor(model);
 }
 
-/** Erased messages keep their place on the branch and are not in the prompt. */
-function erasedFrom({ entries, erased }: Branch, ledger: Ledger): Pick<PromptVersion, "pruneKey" | "pruned"> {
-  if (erased.length === 0) return { pruneKey: "", pruned: 0 };
-  const anchors = entries.flatMap((entry) => anchorOf(entry) ?? []);
-  const sizes = branchSizes(ledger, anchorIndex(anchors));
+/**
+ * What stands on the branch and is not in the prompt. Erased messages are known wherever they stand; what else is not sent
+ * is found in what came since the last call, whose own prompt says what had been left out before.
+ */
+function takenOut(
+  { entries, erased }: Branch,
+  ledger: Ledger,
+  since: readonly Entry[],
+  model: string,
+): Pick<PromptVersion, "pruneKey" | "pruned" | "omitted" | "omissions"> {
+  const left = since.slice(0, -1).map((entry) => [entry, omittedShare(entry, model)] as const);
+  const fresh = left.filter(([, share]) => share > 0);
+  const { omitted: before = 0, omissions: count = 0 } = ledger.anchor?.prompt ?? {};
+  if (erased.length + fresh.length + count === 0) return { pruneKey: "", pruned: 0 };
+  const sizes = branchSizes(ledger, anchorIndex(entries.flatMap((entry) => anchorOf(entry) ?? [])));
+  const sizeOfSaid = ({ unitsBefore, unitsSaid }: Entry) => sizes.ledgerBetween(unitsBefore, unitsBefore + unitsSaid);
+  const omitted = fresh.reduce((sum, [entry, share]) => sum + sizeOfSaid(entry) * share, before);
   const pruned = erased.reduce((sum, { unitsBefore, unitsSaid, unitsReturned }) => {
     return sum + sizes.ledgerBetween(unitsBefore, unitsBefore + unitsSaid + unitsReturned);
-  }, 0);
-  return { pruneKey: String(erased.length), pruned };
+  }, omitted);
+  const omissions = count + fresh.length;
+  return { pruneKey: `${erased.length}:${omissions}`, pruned, ...(omissions > 0 && { omitted, omissions }) };
+}
+
+/** How much of what an entry said is not sent once others follow it, from 0 to 1. */
+function omittedShare(entry: Entry, model: string): number {
+  const shown = shownLater(entry);
+  if (entry.state === "deleted" || entry.unitsSaid === 0 || shown.length === entry.parts.length) return 0;
+  return Math.max(0, 1 - sizeOf(entry.role, shown, model).unitsSaid / entry.unitsSaid);
 }
 
 async function describe([name, { description, inputSchema }]: [string, ToolSet[string]]): Promise<ToolDescription> {

@@ -9,9 +9,9 @@
  * - messages that hold nothing a model can be shown
  */
 import { convertToModelMessages, type ModelMessage, type ToolSet, type UIMessage } from "ai";
-import type { Part } from "../records.ts";
+import type { Entry, Part } from "../records.ts";
 import { isToolPart } from "./answer.ts";
-import { stepsOf, type AnswerMetadata } from "./transcript.ts";
+import { endingOf, stepsOf, type AnswerMetadata } from "./transcript.ts";
 
 /** What a model call is built from: the text that precedes the conversation, and the conversation. */
 export interface Prompt {
@@ -73,6 +73,15 @@ function presentable(message: UIMessage, isLast: boolean): UIMessage {
     return presentableStep(step, isLast && isEnd, (isEnd && ending !== undefined) || step.some(isStreaming));
   });
   return { ...message, parts };
+}
+
+/**
+ * The parts of an entry that a later call is shown: not the calls that nobody answered, nor reasoning that led nowhere.
+ * For entries that others follow.
+ */
+export function shownLater({ role, state, parts }: Pick<Entry, "role" | "state" | "parts">): Part[] {
+  if (role !== "assistant") return parts;
+  return presentableStep(parts, false, endingOf(state).ending !== undefined || parts.some(isStreaming));
 }
 
 /** `isNewest`: the model goes on from this step, and the SDK runs the calls in it that were approved. */

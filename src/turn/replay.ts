@@ -37,7 +37,7 @@ export function* chunksOfMessage(
     ...(message.metadata !== undefined && { messageMetadata: message.metadata }),
   };
   const steps = stepsOf(message.parts);
-  for (const part of steps.slice(0, stepsKnown).flat()) if (isToolPart(part)) yield* chunksOfOutcome(part);
+  for (const part of steps.slice(0, stepsKnown).flat()) if (isToolPart(part)) yield* chunksOfNews(part);
   yield* chunksOfParts(steps.slice(stepsKnown).flat());
   if (last.state === "failed") return;
   if (last.state === "aborted" || last.state === "interrupted") return yield { type: "abort" };
@@ -94,10 +94,9 @@ function* chunksOfTool(part: Extract<Part, { toolCallId: string }>): Generator<U
   yield* chunksOfOutcome(part);
 }
 
-function* chunksOfApproval(
-  toolCallId: string,
-  approval: NonNullable<Extract<Part, { toolCallId: string }>["approval"]>,
-): Generator<UIMessageChunk> {
+type Approval = NonNullable<Extract<Part, { toolCallId: string }>["approval"]>;
+
+function* chunksOfApproval(toolCallId: string, approval: Approval): Generator<UIMessageChunk> {
   yield {
     type: "tool-approval-request",
     approvalId: approval.id,
@@ -108,6 +107,10 @@ function* chunksOfApproval(
     ...(approval.isAutomatic !== undefined && { isAutomatic: approval.isAutomatic }),
     ...(approval.signature !== undefined && { signature: approval.signature }),
   };
+  yield* chunksOfDecision(approval);
+}
+
+function* chunksOfDecision(approval: Approval): Generator<UIMessageChunk> {
   if (approval.approved === undefined) return;
   yield {
     type: "tool-approval-response",
@@ -115,6 +118,12 @@ function* chunksOfApproval(
     approved: approval.approved,
     ...(approval.reason !== undefined && { reason: approval.reason }),
   };
+}
+
+/** What may have become of a call since a client saw it: another one may have decided on it. */
+function* chunksOfNews(part: Extract<Part, { toolCallId: string }>): Generator<UIMessageChunk> {
+  if (part.approval) yield* chunksOfDecision(part.approval);
+  yield* chunksOfOutcome(part);
 }
 
 function* chunksOfOutcome(part: Extract<Part, { toolCallId: string }>): Generator<UIMessageChunk> {

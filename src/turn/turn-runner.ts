@@ -52,6 +52,8 @@ export class TurnRunner {
   readonly #abort = new AbortController();
   /** server tools that wait until their call is stored, by call id */
   readonly #waiting = new Map<string, () => void>();
+  /** the branch as the call of a step saw it, once that has settled */
+  readonly #readings = new Map<AnswerStep, Reading>();
   /** server tools that were let run, by call id */
   readonly #started = new Set<string>();
   #lastCheckpoint: number;
@@ -210,7 +212,7 @@ export class TurnRunner {
     const step = this.#answer.steps.length > stepsBefore ? this.#answer.current : undefined;
     if (step) {
       step.call = { ...outcome.call, predictedTokens: reading.known.tokens };
-      step.reading = outcome.kind === "done" ? reading : undefined;
+      if (outcome.kind === "done") this.#readings.set(step, reading);
       step.state = STATE_OF[outcome.kind];
       step.dirty = true;
       dropEmptyReasoning(step);
@@ -289,7 +291,8 @@ export class TurnRunner {
 
   /** What the step's call measured: once, when it has settled. */
   #anchorOf(step: AnswerStep, size: Parameters<typeof measured>[2]): object | undefined {
-    const { reading, call, entry } = step;
+    const { call, entry } = step;
+    const reading = this.#readings.get(step);
     return entry?.anchor ?? (reading && call && measured(reading, call, size));
   }
 

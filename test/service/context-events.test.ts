@@ -170,6 +170,24 @@ describe("the history", () => {
     expect(beyond(await session.aftermath(), { known: 0.5, first: 0.5, second: 0.3 })).toEqual({});
   });
 
+  it.each([
+    ["a call that nobody answers", `/call ask {"q":"${"tide ".repeat(2_000)}"}`],
+    ["reasoning that leads nowhere", `/reason ${"tide ".repeat(2_000)}\n/words 0`],
+  ])("[CX5][TN21] %s leaves the number when the conversation goes on without it", async (_what, command) => {
+    const session = await settled("not-sent");
+    const ask = { body: { clientTools: [{ name: "ask", inputSchema: { type: "object" } }] } };
+    await session.say("One moment.", 20, ask);
+    session.socket.submit("big", [userMessage(command)], ask);
+    await session.socket.reply("big");
+    const { tokens } = await session.context();
+    await session.say("Never mind.", 20, ask);
+    expect(tokens - ((await session.predictions())[0]?.predicted ?? tokens)).toBeGreaterThan(1_500);
+    expect(Math.abs((await session.errors())[0] ?? NaN)).toBeLessThanOrEqual(0.5);
+    expect(await session.coldContext()).toEqual(await session.context());
+    await session.say("Go on.", 20, ask);
+    expect(Math.abs((await session.errors())[0] ?? NaN)).toBeLessThanOrEqual(0.3);
+  });
+
   it("[CX6][AC26] an edit counts the branch it makes, from the newest measurement before it", async () => {
     const session = await settled("edit");
     const messages = await session.http.messages();
