@@ -143,7 +143,12 @@ export class Session {
     const archive = readArchive(text);
     const content = archive.entries.filter((entry) => entry.parts.length > 0);
     if (content.length > 0) {
-      const messages = content.map(({ messageId, role, parts }) => ({ id: messageId, role, parts }));
+      const messages = content.map(({ messageId, role, parts, metadata }) => ({
+        id: messageId,
+        role,
+        parts,
+        metadata,
+      }));
       await validated(messages, this.configuration.limits);
     }
     this.line.refuseWhileBusy();

@@ -43,7 +43,7 @@ export function httpApi(session: Session, erase: () => Promise<void>): Hono {
   api.get("/branches", (c) => c.json({ branches: session.history.branches() }));
   api.put("/leaf", async (c) => c.json({ leaf: session.switchTo(await readBody(c, LEAF, session)) }));
   api.get("/queue", (c) => c.json({ queue: session.line.waiting }));
-  api.delete("/queue/:position", (c) => c.json({ removed: session.line.remove(Number(c.req.param("position"))) }));
+  api.delete("/queue/:position", (c) => c.json({ removed: session.line.remove(readPosition(c)) }));
   api.post("/abort", (c) => c.json({ aborted: session.line.abort() }));
   api.get("/usage", (c) => {
     const { before, limit } = readQuery(c);
@@ -95,6 +95,12 @@ async function importInto(session: Session, c: Context): Promise<Response> {
   if (isArchive) return c.json(await session.importArchive(await readText(c, session)));
   const { messages } = await readBody(c, IMPORT, session);
   return c.json(await session.importMessages(messages));
+}
+
+function readPosition(c: Context): number {
+  const text = c.req.param("position") ?? "";
+  if (/^\d{1,15}$/.test(text)) return Number(text);
+  throw new SessionError("bad-request", `"${text}" is not a position; list them with GET /sessions/:id/queue.`);
 }
 
 function readQuery(c: Context): z.infer<typeof PAGE> {
