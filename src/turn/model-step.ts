@@ -45,8 +45,14 @@ export async function* modelStep(request: ModelStepRequest): AsyncGenerator<UIMe
   return report.outcome(request.signal.aborted);
 }
 
-/** A tool's output as JSON gives it back, so that it is the same in memory, on the wire and in storage. */
+/**
+ * A tool's output as JSON gives it back, so that it is the same in memory, on the wire and in storage. Throws for an input
+ * that is nested too deep: the call cannot be kept, so it must not run.
+ */
 function asStored(chunk: UIMessageChunk): UIMessageChunk {
+  if ("input" in chunk && isTooDeep(chunk.input)) {
+    throw new TypeError(`it called a tool with an input that is nested deeper than ${DEEPEST} levels`);
+  }
   if (chunk.type !== "tool-output-available") return chunk;
   try {
     const output: unknown = JSON.parse(JSON.stringify(chunk.output) ?? "null");

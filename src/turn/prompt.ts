@@ -20,7 +20,7 @@ export interface Prompt {
 }
 
 /**
- * Without `oldFiles` a line stands for each file in the user messages before the newest one.
+ * Without `oldFiles` a line stands for each file in the messages before the user's newest one.
  * `systemPrompt` and the system messages that open the conversation become the instructions. A system message further
  * down is shown as a user message, since providers take system text only at the front.
  */
@@ -47,15 +47,14 @@ export async function promptOf(
   };
 }
 
-/** Whether a user message before the newest one holds a file. */
+/** Whether a message before the user's newest one holds a file. */
 export function hasOldFiles(messages: readonly UIMessage[]): boolean {
   const newest = messages.findLastIndex((message) => message.role === "user");
   return messages.slice(0, Math.max(0, newest)).some((message) => message.parts.some((part) => part.type === "file"));
 }
 
-/** A line for each file of a user message, where the model cannot be shown one of them and nobody can tell which. */
+/** A line for each file of a message, where the model cannot be shown one of them and nobody can tell which. */
 function withoutFiles(message: UIMessage): UIMessage {
-  if (message.role !== "user") return message;
   const parts = message.parts.map((part): Part => {
     if (part.type !== "file") return part;
     const name = [part.filename, part.mediaType].filter(Boolean).join(", ");

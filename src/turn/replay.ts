@@ -37,12 +37,20 @@ export function* chunksOfMessage(
     ...(message.metadata !== undefined && { messageMetadata: message.metadata }),
   };
   const steps = stepsOf(message.parts);
-  for (const part of steps.slice(0, stepsKnown).flat()) if (isToolPart(part)) yield* chunksOfNews(part);
+  yield* chunksOfNews(steps.slice(0, stepsKnown).flat());
   yield* chunksOfParts(steps.slice(stepsKnown).flat());
   if (last.state === "failed") return;
   if (last.state === "aborted" || last.state === "interrupted") return yield { type: "abort" };
   const reason = last.call?.finishReason;
   yield { type: "finish", ...(isFinishReason(reason) && { finishReason: reason }) };
+}
+
+/** What may have become of calls since a client saw them: another one may have decided on them, or answered. */
+export function* chunksOfNews(parts: readonly Part[]): Generator<UIMessageChunk> {
+  for (const part of parts.filter(isToolPart)) {
+    if (part.approval) yield* chunksOfDecision(part.approval);
+    yield* chunksOfOutcome(part);
+  }
 }
 
 function* chunksOfPart(part: Part, index: string): Generator<UIMessageChunk> {
@@ -118,12 +126,6 @@ function* chunksOfDecision(approval: Approval): Generator<UIMessageChunk> {
     approved: approval.approved,
     ...(approval.reason !== undefined && { reason: approval.reason }),
   };
-}
-
-/** What may have become of a call since a client saw it: another one may have decided on it. */
-function* chunksOfNews(part: Extract<Part, { toolCallId: string }>): Generator<UIMessageChunk> {
-  if (part.approval) yield* chunksOfDecision(part.approval);
-  yield* chunksOfOutcome(part);
 }
 
 function* chunksOfOutcome(part: Extract<Part, { toolCallId: string }>): Generator<UIMessageChunk> {

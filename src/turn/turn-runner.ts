@@ -21,7 +21,7 @@ import { describeModelError, isUnusableFile } from "./model-error.ts";
 import { modelStep, type ModelStepOutcome } from "./model-step.ts";
 import { hasOldFiles, promptOf } from "./prompt.ts";
 import { interruptedCall } from "./recovery.ts";
-import { chunksOfParts } from "./replay.ts";
+import { chunksOfNews, chunksOfParts } from "./replay.ts";
 import { toolSetOf } from "./tool-set.ts";
 import { answerMetadata, endingOf, messagesOf } from "./transcript.ts";
 
@@ -90,6 +90,8 @@ export class TurnRunner {
   async run(): Promise<TurnEnding> {
     const metadata = this.#answer.steps.length > 0 && { messageMetadata: this.#metadata() };
     this.#live.push({ type: "start", messageId: this.#turn.messageId, ...metadata });
+    // A client that continues a message has its steps. Another one may have answered calls of the last of them.
+    for (const chunk of chunksOfNews(this.#answer.current?.parts ?? [])) this.#live.push(chunk);
     const ending = await this.#steps().catch((error: unknown) => this.#brokenOff(error));
     if (this.#discarded) return ending;
     const { store, branch, clock } = this.#around;

@@ -194,6 +194,37 @@ describe("branches", () => {
     ]);
   });
 
+  it("[HT8] are what a walk of each one says, for any tree and any active branch", async () => {
+    const tree = fc.array(fc.record({ back: fc.nat(5), steps: fc.integer({ min: 1, max: 2 }), gone: fc.boolean() }), {
+      minLength: 1,
+      maxLength: 25,
+    });
+    await inDatabase((storage) => {
+      fc.assert(
+        fc.property(tree, fc.nat(), (shape, pick) => {
+          clear(storage);
+          const store = openStore(storage);
+          const ends: Seq[] = [];
+          for (const [index, { back, steps, gone }] of shape.entries()) {
+            let parent = ends.at(-1 - back) ?? null;
+            for (let step = 0; step < steps; step += 1) {
+              const state = gone ? ("deleted" as const) : ("done" as const);
+              parent = store.insert(asked(`m${index}`, parent, { step, state, createdAt: NOON + index })).seq;
+            }
+            if (parent !== null) ends.push(parent);
+          }
+          store.saveSession({ leaf: ends[pick % ends.length] ?? null });
+          expect(new History(store).branches()).toEqual(walkedBranches(store));
+        }),
+        { numRuns: 60 },
+      );
+    });
+  });
+
+  it("[HT8] of a session that holds nothing are none", async () => {
+    expect(await inStore((store) => new History(store).branches())).toEqual([]);
+  });
+
   it.each<[string, Parameters<History["switchTo"]>[0], Seq]>([
     ["a leaf", { leaf: 7 }, 7],
     ["a step inside an answer, at the end of that answer", { leaf: 2 }, 3],
@@ -223,4 +254,24 @@ function allPages(history: History, limit: number): UIMessage[] {
     cursor = page.cursor;
   }
   return all;
+}
+
+/** The branches, each from a walk of its own. */
+function walkedBranches(store: SessionStore): ReturnType<History["branches"]> {
+  const { leaf: active } = store.session;
+  const entries = [...store.entries()];
+  const parents = new Set(entries.map(({ parent }) => parent));
+  const shown = new Set(active === null ? [] : [...store.walk(active)].map(({ seq }) => seq));
+  const leaves = entries.filter(({ seq }) => !parents.has(seq) || seq === active).toReversed();
+  return leaves.map(({ seq, messageId, createdAt }) => {
+    const walked = [...store.walk(seq)];
+    return {
+      leaf: seq,
+      active: seq === active,
+      messageId,
+      sharedUntil: walked.find((entry) => shown.has(entry.seq))?.messageId ?? null,
+      messages: new Set(walked.filter(({ state }) => state !== "deleted").map((entry) => entry.messageId)).size,
+      updatedAt: createdAt,
+    };
+  });
 }

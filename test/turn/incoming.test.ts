@@ -28,6 +28,12 @@ function read(request: Partial<IncomingRequest>, circumstances: Circumstances = 
 
 const send = (messages: unknown[], circumstances: Circumstances = {}) => read({ messages }, circumstances);
 
+function nested(levels: number): unknown {
+  let value: unknown = 1;
+  for (let level = 0; level < levels; level += 1) value = [value];
+  return value;
+}
+
 /** Code and sentence of the error that a request is refused with. */
 async function refusal(request: Promise<unknown>): Promise<{ code: ErrorCode | "none"; message: string }> {
   try {
@@ -164,7 +170,10 @@ describe("what is refused", () => {
     ["a data url without data", [url("data:image/png")], "invalid-message", /url/],
     ["a data url that is not Base64", [url("data:text/plain,hello%20there")], "invalid-message", /url/],
     ["a data url with broken Base64", [url("data:image/png;base64,A*B=")], "invalid-message", /url/],
-  ])("[TN24][TN25] a user's post with %s", async (_name, messages, code, sentence) => {
+    ["a data url of half a byte", [url("data:image/png;base64,AAAAA")], "invalid-message", /url/],
+    ["a data url with padding that does not fit", [url("data:image/png;base64,AAA==")], "invalid-message", /url/],
+    ["a data url of padding alone", [url("data:image/png;base64,=")], "invalid-message", /url/],
+  ])("[TN24][TN25][TN28] a user's post with %s", async (_name, messages, code, sentence) => {
     const refused = await refusal(send(messages));
     expect(refused.code).toBe(code);
     expect(refused.message).toMatch(sentence);
@@ -229,6 +238,21 @@ describe("what is refused", () => {
     expect((await refusal(send(messages, { limits: { messagesPerRequest: 3 } }))).code).toBe("none");
   });
 
+  it("[TN30] a message nested deeper than 200 levels, and takes one that just is not", async () => {
+    const noted = (levels: number) => ({
+      ...user("u"),
+      parts: [...user("u").parts, { type: "data-note" as const, data: nested(levels) }],
+    });
+    // a message, its parts and the part stand above the data
+    expect((await refusal(send([noted(197)]))).code).toBe("none");
+    expect(await refusal(send([noted(198)]))).toEqual({
+      code: "invalid-message",
+      message: "messages[0] is nested deeper than 200 levels.",
+    });
+    expect((await refusal(send([noted(2_600)]))).code).toBe("invalid-message");
+    expect((await refusal(validated([noted(2_600)], DEFAULT_LIMITS))).code).toBe("invalid-message");
+  });
+
   it("[TN24] says nothing but what is wrong and where", async () => {
     const { message } = await refusal(send([{ id: "u", role: "user", parts: [{ type: "text" }] }]));
     expect(message.length).toBeLessThan(200);
@@ -269,6 +293,50 @@ describe("client tools", () => {
     const refused = await refusal(read({ messages: [user("u")], clientTools }, { clientToolsAllowed: true }));
     expect(refused.code).toBe("bad-request");
     expect(refused.message).toMatch(/^clientTools /);
+  });
+});
+
+describe("the outputs of a post", () => {
+  const known = ["u", "a"];
+  const reported = (change: object) => answer("a", { type: "step-start" }, toolCall("c", change));
+
+  it("[TN30] may be nested 200 levels deep with what stands around them, and not one deeper", async () => {
+    // the report of the call stands above its output
+    const request = await send([reported(answeredWith(nested(199)))], { known });
+    expect(request.toolAnswers).toEqual([{ toolCallId: "c", kind: "output", output: nested(199) }]);
+    expect(await refusal(send([reported(answeredWith(nested(200)))], { known }))).toEqual({
+      code: "invalid-message",
+      message: 'The output of the call "c" is nested deeper than 200 levels.',
+    });
+  });
+
+  it.each<[string, object]>([
+    ["an output", answeredWith("x".repeat(600))],
+    ["an error", failedWith("x".repeat(600))],
+    ["the reason of an approval", decided("p", true, "x".repeat(600))],
+  ])("[TN30] are refused with %s beyond the length of a message, also beside a new message", async (_name, change) => {
+    const limits = { messageLength: 500 };
+    const refused = {
+      code: "message-too-large",
+      message: expect.stringMatching(/^The output of the call "c" has 6\d\d /),
+    };
+    expect(await refusal(send([reported(change)], { known, limits }))).toEqual(refused);
+    expect(await refusal(send([user("u"), reported(change), user("next")], { known, limits }))).toEqual(refused);
+    expect((await refusal(send([reported(change)], { known }))).code).toBe("none");
+  });
+
+  it("[TN30] are looked at only in a message with no more parts than the limit", async () => {
+    const limits = { messageParts: 1 };
+    expect((await refusal(send([reported(answeredWith(1))], { known, limits }))).code).toBe("message-too-large");
+  });
+
+  it("[TN29] come with how many steps of the message the client has", async () => {
+    const { stepsKnown } = await send(
+      [answer("a", { type: "step-start" }, toolCall("c", answeredWith(1)), { type: "step-start" }, toolCall("d"))],
+      { known },
+    );
+    expect(stepsKnown).toBe(2);
+    expect((await send([answer("a", toolCall("c", answeredWith(1)))], { known })).stepsKnown).toBe(1);
   });
 });
 

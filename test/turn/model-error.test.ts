@@ -1,6 +1,6 @@
-import { APICallError, JSONParseError, RetryError } from "ai";
+import { APICallError, DownloadError, JSONParseError, RetryError, UnsupportedFunctionalityError } from "ai";
 import { describe, expect, it } from "vitest";
-import { describeModelError } from "../../src/turn/model-error.ts";
+import { describeModelError, isUnusableFile } from "../../src/turn/model-error.ts";
 
 function refused(statusCode: number | undefined, message: string): APICallError {
   return new APICallError({ message, url: "https://provider.test/v1", requestBodyValues: {}, statusCode });
@@ -38,5 +38,25 @@ describe("what a client is told of a model that failed", () => {
       "The model failed: the connection to its provider was lost.",
     );
     expect(describeModelError("?")).toBe("The model failed: it gave no reason.");
+  });
+
+  const unsupported = new UnsupportedFunctionalityError({ functionality: "file part media type audio/midi" });
+  const download = new DownloadError({ url: "http://10.0.0.7/secret.png", statusCode: 404, statusText: "Not Found" });
+
+  it("[TN28] says which file cannot be shown as far as that is known, and no address", () => {
+    expect(describeModelError(unsupported)).toBe(
+      "The model failed: it cannot be shown part of the conversation (file part media type audio/midi).",
+    );
+    expect(describeModelError(download)).toBe("The model failed: a file of the conversation could not be downloaded.");
+  });
+
+  it("[TN28] tells a file that cannot be shown from other failures, also behind several tries", () => {
+    const retried = new RetryError({
+      message: "Failed",
+      reason: "errorNotRetryable",
+      errors: [refused(500, ""), download],
+    });
+    expect([unsupported, download, retried].map(isUnusableFile)).toEqual([true, true, true]);
+    expect([refused(400, "file"), new Error("file"), undefined].map(isUnusableFile)).toEqual([false, false, false]);
   });
 });

@@ -2,7 +2,7 @@ import type { ModelMessage, UIMessage } from "ai";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Part } from "../../src/records.ts";
-import { promptOf } from "../../src/turn/prompt.ts";
+import { hasOldFiles, promptOf } from "../../src/turn/prompt.ts";
 import { readByClient, streams } from "./chunk-streams.ts";
 import { answeredWith, awaitingApproval, decided, failedWith, reasoning, text, toolCall } from "./entries.ts";
 
@@ -245,3 +245,39 @@ function illegalities(messages: readonly ModelMessage[]): string[] {
   }
   return [...found, ...[...open].map((id) => `${id} has no result`)];
 }
+
+describe("files of earlier messages", () => {
+  const file = (overrides: object = {}): Part => ({
+    type: "file",
+    mediaType: "image/png",
+    url: "https://files.test/a.png",
+    ...overrides,
+  });
+  const withFile = [
+    says("user", text("Look:"), file({ filename: "a.png" })),
+    says("assistant", START, text("Nice."), file()),
+    says("user", text("And this:"), file()),
+  ];
+
+  it("[TN28] are lines where the model cannot be shown them; the newest message keeps its own", async () => {
+    const { messages } = await promptOf(withFile, undefined, {}, { oldFiles: false });
+    expect(messages[0]?.content).toEqual([
+      { type: "text", text: "Look:" },
+      { type: "text", text: "[A file was sent here that cannot be shown again: a.png, image/png]" },
+    ]);
+    expect(outline(messages)).toEqual(["user: text, text", "assistant: text, text", "user: text, file"]);
+  });
+
+  it("[TN28] are shown as long as nothing was refused", async () => {
+    expect(outline((await promptOf(withFile, undefined, {})).messages)[0]).toBe("user: text, file");
+  });
+
+  it.each<[string, UIMessage[], boolean]>([
+    ["a file before the newest message", withFile, true],
+    ["only the newest message's file", withFile.slice(2), false],
+    ["an answer's file, which another model may have made", [user("q"), ...withFile.slice(1)], true],
+    ["nothing", [], false],
+  ])("[TN28] are told from others: %s", (_name, messages, old) => {
+    expect(hasOldFiles(messages)).toBe(old);
+  });
+});
