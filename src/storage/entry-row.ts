@@ -47,7 +47,7 @@ export function toHead(row: EntryRow): EntryHead {
   };
 }
 
-/** `pieces` are the entry's, joined, where it has any. */
+/** `pieces` are those of the entry, joined; empty where it has none. */
 export function toEntry(row: FullEntryRow, pieces: string): Entry {
   const content = row.pieces > 0 ? pieces : contentText(row.parts, row.metadata);
   return {
