@@ -51,7 +51,7 @@ export type ShownMessage =
   | { role: "assistant"; content: string; reasoning: string; calls: { id: string; name: string; input: unknown }[] }
   | { role: "tool"; id: string; content: string };
 
-/** What the model should be shown of a conversation. Calls without a result are no model's business. */
+/** What the model should be shown of a conversation: no call without its result, no reasoning that nothing follows. */
 export function shownMessages(messages: PlannedMessage[]): ShownMessage[] {
   return messages.flatMap((message): ShownMessage[] => {
     if (message.role !== "assistant") return [{ role: "user", content: textOf(message) }];
@@ -61,9 +61,12 @@ export function shownMessages(messages: PlannedMessage[]): ShownMessage[] {
 
 function shownStep(step: PlannedStep): ShownMessage[] {
   const answered = callsOf(step).filter((call) => call.output !== undefined);
+  const said = (part: PlannedStep["parts"][number]): boolean =>
+    part.type === "tool-call" ? part.call.output !== undefined : part.type === "text" && part.text.trim() !== "";
+  const shown = step.parts.slice(0, step.parts.findLastIndex(said) + 1);
   const text = (type: "text" | "reasoning"): string =>
-    step.parts.map((part) => (part.type === type ? part.text : "")).join("");
-  if (answered.length === 0 && callsOf(step).length > 0 && text("text") === "") return [];
+    shown.map((part) => (part.type === type ? part.text : "")).join("");
+  if (shown.length === 0) return [];
   const calls = answered.map((call) => ({ id: call.id, name: call.name, input: inputOfCall(call) }));
   return [
     { role: "assistant", content: text("text"), reasoning: text("reasoning"), calls },
