@@ -9,10 +9,11 @@ import type { ContextReport } from "../context/report.ts";
 import type { SessionSettings, UsageTotals } from "../records.ts";
 import type { SessionStore } from "../storage/session-store.ts";
 import { archiveLines, readArchive, restoreArchive } from "./archive.ts";
+import type { Branch } from "./branch.ts";
 import { modelId, withSettings, type Configuration } from "./configuration.ts";
 import { History } from "./history.ts";
 import { readContext } from "./context-reading.ts";
-import { anchorOf, newestAnchorOf, overheadOf, readGauge, restingOverhead } from "./gauge.ts";
+import { anchorOf, newestAnchorOf, overheadOf, readGauge, restingOverhead, type Reading } from "./gauge.ts";
 import { importMessages, withoutOpenServerCalls } from "./imported-messages.ts";
 import { validated } from "./incoming.ts";
 import type { SettingsPatch } from "./settings.ts";
@@ -44,6 +45,8 @@ export interface SessionSummary {
   lastActivity: number;
   /** registry id */
   model: string;
+  /** known context tokens, by reports and the estimate; a token counter is asked for the context report alone */
+  tokens: number;
   /** what this session changed of the configuration */
   settings: SessionSettings;
   /** the open turn, if there is one */
@@ -77,7 +80,8 @@ export class Session {
     return withSettings(this.#parts.configuration, this.#parts.store.session.settings);
   }
 
-  summary(): SessionSummary {
+  async summary(): Promise<SessionSummary> {
+    const { known } = await this.#read(this.line.tailFor(modelId(this.configuration.model)));
     const { store, id } = this.#parts;
     const { session } = store;
     return {
@@ -86,6 +90,7 @@ export class Session {
       createdAt: session.createdAt,
       lastActivity: session.activeAt,
       model: modelId(this.configuration.model),
+      tokens: known.tokens,
       settings: session.settings,
       turn: session.turn && { messageId: session.turn.messageId, startedAt: session.turn.startedAt },
       queued: store.queue().length,
@@ -122,15 +127,27 @@ export class Session {
   async context(): Promise<ContextReport> {
     const { store, log } = this.#parts;
     const { configuration } = this;
-    const { systemPrompt, tools } = configuration;
-    const model = modelId(configuration.model);
-    const own = await overheadOf(systemPrompt, tools, tools, model);
     // A counter is shown the whole prompt; everything else is known from the end of the branch.
-    const branch = configuration.tokenCounter ? this.line.branch : this.line.tailFor(model);
+    const branch = configuration.tokenCounter ? this.line.branch : this.line.tailFor(modelId(configuration.model));
+    const reading = await this.#read(branch);
+    return readContext({
+      reading,
+      branch,
+      configuration,
+      tools: configuration.tools,
+      totals: store.session.totals,
+      log,
+    });
+  }
+
+  async #read(branch: Branch): Promise<Reading> {
+    const { store } = this.#parts;
+    const { systemPrompt, tools, context, model: choice } = this.configuration;
+    const model = modelId(choice);
+    const own = await overheadOf(systemPrompt, tools, tools, model);
     const kin = () => anchorOf({ anchor: store.newestAnchor() });
     const overhead = restingOverhead(own, (newestAnchorOf(branch) ?? kin())?.prompt);
-    const reading = readGauge(branch, overhead, model, kin, configuration.context);
-    return readContext({ reading, branch, configuration, tools, totals: store.session.totals, log });
+    return readGauge(branch, overhead, model, kin, context);
   }
 
   /** Everything the session has, as JSON Lines. */

@@ -23,10 +23,10 @@ const LEAF = z.union([
 /** `erase` deletes the object's whole storage. */
 export function httpApi(session: Session, erase: () => Promise<void>): Hono {
   const api = new Hono().basePath("/sessions/:id");
-  api.get("/", (c) => c.json(session.summary()));
+  api.get("/", async (c) => c.json(await session.summary()));
   api.patch("/", async (c) => {
     session.changeSettings(readSettings(await readBody(c, z.unknown(), session)));
-    return c.json(session.summary());
+    return c.json(await session.summary());
   });
   api.delete("/", async (c) => {
     session.line.discard();

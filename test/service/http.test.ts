@@ -102,12 +102,14 @@ describe("the session", () => {
     const summary = await http.summary();
     expect(summary).toMatchObject({ id, messages: 4, model: "mirror", settings: {}, turn: null, queued: 0 });
     expect(summary.usage).toMatchObject({ calls: 2, inputTokens: 35, outputTokens: 9 });
+    const [newest] = (await http.usage()).records;
+    expect(summary.tokens).toBe(newest?.usage?.totalTokens);
     expect(summary.lastActivity).toBeGreaterThanOrEqual(summary.createdAt);
   });
 
   it("[HT2] an empty session has a summary too", async () => {
     const summary = await new HttpSession("chat", newSessionId("empty")).summary();
-    expect(summary).toMatchObject({ messages: 0, turn: null, queued: 0, usage: { calls: 0, inputTokens: 0 } });
+    expect(summary).toMatchObject({ messages: 0, tokens: 0, turn: null, queued: 0, usage: { calls: 0 } });
   });
 
   it("[HT3] takes settings for the following turns, and gives one back for null", async () => {

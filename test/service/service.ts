@@ -96,6 +96,7 @@ export class HttpSession {
 interface Summary extends Pick<SessionRecord, "messages" | "settings"> {
   id: string;
   model: string;
+  tokens: number;
   lastActivity: number;
   createdAt: number;
   turn: { messageId: string; startedAt: number } | null;
