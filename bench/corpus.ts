@@ -2,30 +2,9 @@
 import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
+import type { RecordedMessage, RecordedPart, RecordedUsage } from "../scripts/replay/recording.ts";
 
-export interface RecordedPart {
-  /** `think` is reasoning, `call` a tool's name followed at once by its arguments as JSON */
-  t: "text" | "think" | "call" | "result" | "image";
-  s: string;
-}
-
-export interface RecordedUsage {
-  /** input tokens that were not cached */
-  in: number;
-  out: number;
-  /** cache read and cache write tokens */
-  cr: number;
-  cw: number;
-}
-
-export interface RecordedMessage {
-  k: "msg";
-  role: "system" | "user" | "assistant" | "tool";
-  parts: RecordedPart[];
-  usage?: RecordedUsage | null;
-  stop?: string;
-  model?: string;
-}
+export type { RecordedMessage, RecordedPart, RecordedUsage };
 
 export interface RecordedCompaction {
   k: "compaction";

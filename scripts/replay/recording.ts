@@ -24,6 +24,8 @@ export interface RecordedMessage {
   role: "system" | "user" | "assistant" | "tool";
   parts: RecordedPart[];
   usage?: RecordedUsage | null;
+  stop?: string;
+  model?: string;
 }
 
 /** The recorded client compacted here: its context restarted from the summary. */

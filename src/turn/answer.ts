@@ -12,6 +12,19 @@ type ToolPart = ToolUIPart | DynamicToolUIPart;
 type TextPart = Extract<Part, { type: "text" }>;
 type ReasoningPart = Extract<Part, { type: "reasoning" }>;
 
+/** What becomes of a call after its input is known. */
+type ToolOutcomeChunk = Extract<
+  UIMessageChunk,
+  {
+    type:
+      | "tool-approval-request"
+      | "tool-approval-response"
+      | "tool-output-available"
+      | "tool-output-error"
+      | "tool-output-denied";
+  }
+>;
+
 /** One step of the growing message. */
 export interface AnswerStep {
   parts: Part[];
@@ -179,19 +192,7 @@ export class Answer {
     else this.#add(part);
   }
 
-  #applyToolOutcome(
-    chunk: Extract<
-      UIMessageChunk,
-      {
-        type:
-          | "tool-approval-request"
-          | "tool-approval-response"
-          | "tool-output-available"
-          | "tool-output-error"
-          | "tool-output-denied";
-      }
-    >,
-  ): void {
+  #applyToolOutcome(chunk: ToolOutcomeChunk): void {
     const found =
       chunk.type === "tool-approval-response" ? this.#approval(chunk.approvalId) : this.toolCall(chunk.toolCallId);
     if (!found) return;
@@ -285,20 +286,7 @@ function toolInputChange(
   }
 }
 
-function toolOutcomeChange(
-  chunk: Extract<
-    UIMessageChunk,
-    {
-      type:
-        | "tool-approval-request"
-        | "tool-approval-response"
-        | "tool-output-available"
-        | "tool-output-error"
-        | "tool-output-denied";
-    }
-  >,
-  part: ToolPart,
-): object {
+function toolOutcomeChange(chunk: ToolOutcomeChunk, part: ToolPart): object {
   switch (chunk.type) {
     case "tool-approval-request":
       return {
