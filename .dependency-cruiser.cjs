@@ -2,7 +2,7 @@
  * The rooms of `src/` and who may import whom: wire → turn → { context, compaction, models, storage }.
  * Type-only imports count. The parser is the TypeScript 6 API (`typescript`); the native compiler has none.
  */
-const vocabulary = "^src/(records|errors)\\.ts$";
+const vocabulary = "^src/(records|events|errors)\\.ts$";
 const leaves = ["context", "compaction", "models", "storage"];
 
 /** A room may import itself, the vocabulary and `others`; nothing else of `src/`. */

@@ -8,10 +8,12 @@ import type { Hono } from "hono";
 import { publicError, SessionError } from "./errors.ts";
 import { createModels, type ModelEnvironment } from "./models/registry.ts";
 import type { ContextReport } from "./context/report.ts";
+import type { Compaction } from "./records.ts";
 import { SessionBuilder } from "./session-builder.ts";
 import { SessionStore } from "./storage/session-store.ts";
 import { Session } from "./turn/session.ts";
 import { AiSdkSocket, refuseFrame } from "./wire/ai-sdk-socket.ts";
+import { EventSocket, refuseEventFrame, sendEventError } from "./wire/event-socket.ts";
 import { httpApi } from "./wire/http-api.ts";
 
 export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extends Agent<Env & Cloudflare.Env> {
@@ -40,6 +42,24 @@ export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extend
   @callable()
   getContext(): Promise<ContextReport> {
     return this.#open().session.context();
+  }
+
+  /** Compacts now, whatever the threshold; the summary heeds `instructions`. The same as `POST /sessions/:id/compact`. */
+  @callable()
+  compact(instructions?: string): Promise<Compaction> {
+    return this.#open().session.compact(instructions);
+  }
+
+  /** Compactions, newest first. The same as `GET /sessions/:id/compactions`. */
+  @callable()
+  getCompactions(before?: string, limit = 50): { compactions: Compaction[]; cursor: string | null } {
+    return this.#open().session.history.compactions(before, limit);
+  }
+
+  /** Takes the compaction in force back. The same as `DELETE /sessions/:id/compactions/:n`. */
+  @callable()
+  undoCompaction(id: number): Compaction {
+    return this.#open().session.undoCompaction(id);
   }
 
   /** A failure is not thrown: the framework would answer with its stack. The next request tries again. */
@@ -71,10 +91,23 @@ export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extend
     }
   }
 
-  override onConnect(_connection: Connection, _context: ConnectionContext): void {}
-
-  override async onMessage(connection: Connection, message: string | ArrayBuffer): Promise<void> {
+  /** What is thrown here would reach the client with its stack. */
+  override onConnect(connection: Connection<SocketState>, { request }: ConnectionContext): void {
+    const { pathname, searchParams } = new URL(request.url);
+    if (pathname.split("/")[3] !== "events") return;
+    connection.setState({ protocol: "events" });
     if (this.#deleted) return;
+    try {
+      this.#open().events.connect(connection, searchParams.get("cursor"));
+    } catch (error) {
+      log(this.name, "socket refused", { error });
+      sendEventError(connection, error);
+    }
+  }
+
+  override async onMessage(connection: Connection<SocketState>, message: string | ArrayBuffer): Promise<void> {
+    if (this.#deleted) return;
+    if (hearsEvents(connection)) return refuseEventFrame(connection);
     let rooms: Rooms;
     try {
       rooms = this.#open();
@@ -88,6 +121,7 @@ export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extend
 
   override onClose(connection: Connection, code: number): void {
     this.#rooms?.socket.closed(connection.id);
+    this.#rooms?.events.closed(connection.id);
     // A client that gives no code waits for an answer to its close, and no code cannot be echoed.
     if (code === NO_STATUS) connection.close(NORMAL_CLOSURE);
   }
@@ -134,7 +168,12 @@ export class ChatSession<Env extends ModelEnvironment = ModelEnvironment> extend
       log: (event, details) => log(this.name, event, details),
     });
     const api = httpApi(session, () => this.#delete());
-    return { session, socket: new AiSdkSocket(session, () => Date.now()), api };
+    const socket = new AiSdkSocket(session, () => Date.now());
+    return { session, socket, events: new EventSocket(session.news, () => this.#eventSockets()), api };
+  }
+
+  *#eventSockets(): Generator<Connection> {
+    for (const connection of this.getConnections<SocketState>()) if (hearsEvents(connection)) yield connection;
   }
 
   async #delete(): Promise<void> {
@@ -158,7 +197,17 @@ const NO_STATUS = 1005;
 interface Rooms {
   session: Session;
   socket: AiSdkSocket;
+  events: EventSocket;
   api: Hono;
+}
+
+/** What is kept with a socket while the object hibernates. Sockets of the AI SDK have none. */
+interface SocketState {
+  protocol: "events";
+}
+
+function hearsEvents({ state }: Connection<SocketState>): boolean {
+  return state?.protocol === "events";
 }
 
 function refusal(error: unknown): Response {

@@ -43,6 +43,8 @@ export interface ModelCall {
   durationMs: number;
   /** tokens the context room expected this call to read, before it was made */
   predictedTokens?: number;
+  /** model calls that are booked as this one: a long history is summarised in chunks; absent for one */
+  calls?: number;
 }
 
 /** What the caller knows of an entry before it is stored. */
@@ -171,6 +173,119 @@ export interface SessionSettings {
   tailTokenBudget?: number;
 }
 
+/**
+ * What made a session look whether to compact.
+ * - `after-turn`, `before-turn`, `between-steps`, `import`: the number was read there and stood above the threshold
+ * - `no-room`: the next call and the answer it reserves would not fit the window
+ * - `overflow`: the provider refused a prompt as too long
+ * - `manual`: somebody asked
+ */
+export type CompactionTrigger =
+  | "after-turn"
+  | "before-turn"
+  | "between-steps"
+  | "import"
+  | "no-room"
+  | "overflow"
+  | "manual";
+
+/**
+ * What became of a compaction.
+ * - `applied`: a summary stands for the older part of the branch
+ * - `pruned`: old tool outputs are left out or shortened; nothing was summarised
+ * - `no-progress`: nothing could be made smaller
+ * - `failed`: no summary came of it; nothing was changed
+ * - `cancelled`: the application declined it, or the branch changed meanwhile; nothing was changed
+ */
+export type CompactionOutcome = "applied" | "pruned" | "no-progress" | "failed" | "cancelled";
+
+/** A tool output that is shown cut at both ends. */
+export interface ShortenedOutput {
+  seq: Seq;
+  toolCallId: string;
+  /** UTF-16 code units of it that are still shown */
+  length: number;
+}
+
+/** What is left out of tool outputs on a branch, in prompts only. */
+export interface Pruning {
+  /** a line stands for every long output of the entries up to this one; 0 for none */
+  until: Seq;
+  shortened: ShortenedOutput[];
+  /** ledger tokens by which this makes what is shown smaller */
+  tokens: number;
+}
+
+/**
+ * How a branch is shown to a model from some point on: the one in force says all of it. Entries themselves never change.
+ * A prompt is the head, the summary, the pinned message and everything after `until`.
+ */
+export interface Overlay {
+  /** the compaction that made it; names it in prompt versions */
+  id: number;
+  /** the last entry that the summary stands for; `null` where nothing is summarised */
+  until: Seq | null;
+  /** entries shown in front of the summary, in order: instructions, and the protected head */
+  head: Seq[];
+  /** the user's newest message when it stands before `until`: shown behind the summary */
+  pinned: Seq | null;
+  summary: string | null;
+  /** ledger tokens of everything behind the head up to `until`, the pinned message included */
+  rangeTokens: number;
+  /** ledger tokens of the pinned message; 0 for none */
+  pinnedTokens: number;
+  /** ledger tokens of the summary as it is sent */
+  summaryTokens: number;
+  pruning: Pruning | null;
+}
+
+/** One compaction as clients see it. Tokens are those of the session's model. */
+export interface Compaction {
+  /** 1, 2, 3 … in order */
+  id: number;
+  outcome: CompactionOutcome;
+  /** why it came out so; `null` where there is nothing to say */
+  reason: string | null;
+  trigger: CompactionTrigger;
+  /** the one number when it was decided */
+  tokensBefore: number;
+  /** the one number when it took effect, without what came after the decision; `null` when nothing changed */
+  tokensAfter: number | null;
+  /** input of the first call that was built with it; `null` until there is one */
+  reportedAfter: number | null;
+  /** messages that the summary stands for, in part or whole, those of earlier summaries included */
+  coveredMessages: number;
+  /** sum over its model calls; `null` where nothing was reported or no model was asked */
+  summaryUsage: LanguageModelUsage | null;
+  /** registry id of the model that wrote the summary; `null` where none was asked */
+  model: string | null;
+  /** ms from the decision to the outcome */
+  durationMs: number;
+  /** ms since the epoch, of the outcome */
+  createdAt: number;
+  summary: string | null;
+  /** whether it was taken back */
+  undone: boolean;
+}
+
+/** A compaction as it is stored. */
+export interface CompactionEntry extends Compaction {
+  /** the newest entry of the session when it ended: its place among the booked calls */
+  at: Seq;
+  /** what it was decided by: automatic compaction stops until one of them changes */
+  threshold: number | null;
+  sessionModel: string;
+  /**
+   * whether the first call that was built with it read less than the threshold, what came after the decision not counted;
+   * `null` until there is one
+   */
+  progress: boolean | null;
+  /** its model calls, booked as one */
+  call?: ModelCall;
+  /** what is in force from then on; absent unless `applied` or `pruned` */
+  overlay?: Overlay;
+}
+
 /** Sums over every booked call of a session, summaries and failed calls included. All in tokens but `calls`. */
 export interface UsageTotals {
   calls: number;
@@ -183,7 +298,10 @@ export interface UsageTotals {
 
 /** One booked call as `GET /sessions/:id/usage` lists it. */
 export interface UsageRecord extends ModelCall {
+  /** the entry the call produced; for a summary the newest one when it was written */
   seq: Seq;
+  /** the compaction that a summary was written for */
+  compaction?: number;
   /** the message the call produced, absent for a summary */
   messageId?: string;
   step?: number;
@@ -203,6 +321,10 @@ export interface SessionRecord {
   erased: number;
   /** the newest entry, on any branch, that a call measured; `null` before the first report */
   measured: Seq | null;
+  /** the overlay in force on the active branch; `null` while everything is shown as it is stored */
+  overlay: number | null;
+  /** compactions that took effect, those that were taken back included */
+  compactions: number;
   settings: SessionSettings;
   turn: OpenTurn | null;
   /** newest last */

@@ -1,6 +1,7 @@
 /** How a session is configured: what `configure(session)` receives. */
 import type { ToolSet } from "ai";
 import type { TokenCounter } from "./context/counters.ts";
+import { SessionError } from "./errors.ts";
 import { DEFAULT_POLICY, type ContextPolicy } from "./context/policy.ts";
 import {
   DEFAULT_LIMITS,
@@ -11,7 +12,12 @@ import {
   type Limits,
   type ModelChoice,
 } from "./turn/configuration.ts";
-import { readCompactAfter, readPositiveInteger } from "./turn/settings.ts";
+import {
+  readCompactAfter,
+  readCompactionOptions,
+  readPositiveInteger,
+  type CompactionOptions,
+} from "./turn/settings.ts";
 
 export interface CompactAfterOptions {
   tokenCounter?: TokenCounter;
@@ -33,6 +39,7 @@ export class SessionBuilder {
     tokenCounter: undefined,
     context: DEFAULT_POLICY,
     tailTokenBudget: DEFAULT_TAIL_TOKEN_BUDGET,
+    compaction: {},
     contextWindow: undefined,
     maxOutputTokens: undefined,
     maxSteps: DEFAULT_MAX_STEPS,
@@ -69,14 +76,31 @@ export class SessionBuilder {
    */
   compactAfter(threshold: CompactAfter | false, { tokenCounter, mode = "compact" }: CompactAfterOptions = {}): this {
     const compactAfter = readCompactAfter(threshold === false ? "off" : threshold, "compactAfter");
+    if (mode !== "compact" && mode !== "suggest") {
+      throw new SessionError("misconfigured", `mode is ${JSON.stringify(mode)}; it must be "compact" or "suggest".`);
+    }
     return this.#set({ compactAfter, tokenCounter, compactMode: mode });
   }
 
-  /** How compaction goes about it. `tailTokenBudget`: model tokens kept verbatim, 20,000 by default. */
-  compaction({ tailTokenBudget }: { tailTokenBudget?: number }): this {
-    return tailTokenBudget === undefined
-      ? this
-      : this.#set({ tailTokenBudget: readPositiveInteger(tailTokenBudget, "tailTokenBudget") });
+  /**
+   * How compaction goes about it. A later call changes only what it names.
+   *
+   * - `tailTokenBudget`: model tokens kept verbatim; default 20,000, reduced with a warning where the threshold leaves less
+   * - `minTailMessages`: messages kept at least, whole or in part, even above that budget; default 2, as far as the threshold
+   *   allows
+   * - `protectHead`: messages at the start that no summary replaces; default 0
+   * - `model`: who writes the summary; default the session's model
+   * - `instructions`: what every summary should heed, beside the default prompt
+   * - `prune`: newest model tokens whose tool outputs are never left out, by default those of the tail; `false` leaves none out
+   * - `timeoutMs`: ms after which a call for a summary is given up; default 120,000
+   * - `onCompaction`: asked before a summary is written; may cancel, or give its own
+   */
+  compaction(levers: CompactionOptions): this {
+    const { tailTokenBudget, compaction } = readCompactionOptions(levers);
+    return this.#set({
+      ...(tailTokenBudget !== undefined && { tailTokenBudget }),
+      compaction: { ...this.#configuration.compaction, ...compaction },
+    });
   }
 
   /**

@@ -7,8 +7,12 @@ import { respond } from "./wire/http-api.ts";
 
 const SESSION_ID = /^[A-Za-z0-9_-]{1,128}$/;
 
-/** Query parameters by which a client would steer the agent framework rather than the session. */
-const FRAMEWORK_PARAMETERS = ["_pk", "__agents_transport"];
+/** Paths below a session that are sockets: that of turns is the session's own. */
+const EVENTS = "events";
+const SOCKETS = new Set(["", EVENTS]);
+
+/** Characters of a cursor; ours have about 50. */
+const CURSOR_LENGTH = 128;
 
 /** A header by which a client would hand start-up properties to an object that is not running. */
 const FRAMEWORK_HEADER = "x-agents-lifecycle-props";
@@ -36,11 +40,28 @@ async function forward(request: Request, env: WorkerEnvironment): Promise<Respon
     throw new SessionError("invalid-session-id", "A session id is 1 to 128 characters of A-Z, a-z, 0-9, _ and -.");
   }
   const upgrade = request.headers.get("upgrade")?.toLowerCase() === "websocket";
-  if (upgrade && route.join("/") !== "") throw new SessionError("not-found", `There is no socket at ${url.pathname}.`);
-  for (const name of FRAMEWORK_PARAMETERS) url.searchParams.delete(name);
+  refuseWrongTransport(upgrade, route.join("/"), url.pathname);
+  if (upgrade) url.search = socketQuery(url.searchParams);
   const headers = new Headers(request.headers);
   headers.delete(FRAMEWORK_HEADER);
   return ask(env, id, new Request<unknown, CfProperties>(url, new Request(request, { headers })));
+}
+
+/** Sockets and routes have paths of their own. */
+function refuseWrongTransport(upgrade: boolean, route: string, pathname: string): void {
+  if (upgrade && !SOCKETS.has(route)) throw new SessionError("not-found", `There is no socket at ${pathname}.`);
+  if (!upgrade && route === EVENTS) {
+    throw new SessionError("bad-request", `${pathname} is a WebSocket; ask for it with "Upgrade: websocket".`);
+  }
+}
+
+/**
+ * Of a socket's query a cursor is left. By the others a client would steer the agent framework (`_pk`,
+ * `__agents_transport`); and the framework keeps the address with the socket, where it fails above 16 kB, with a stack.
+ */
+function socketQuery(asked: URLSearchParams): string {
+  const cursor = asked.get("cursor");
+  return cursor && cursor.length <= CURSOR_LENGTH ? new URLSearchParams({ cursor }).toString() : "";
 }
 
 /**

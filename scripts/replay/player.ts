@@ -15,7 +15,7 @@ import {
   type PlannedUser,
 } from "./plan.ts";
 import { inputOf } from "./recording.ts";
-import { receivedMessages, receivedSystem, scriptOf, shownMessages } from "./script.ts";
+import { placesOf, receivedMessages, receivedSystem, scriptOf, shownMessages } from "./script.ts";
 import { SessionApi } from "./session-api.ts";
 
 const STEP_TIMEOUT_MS = 20_000;
@@ -108,19 +108,12 @@ class PromptWatch {
   readonly #system: string | null;
   readonly #compacting: boolean;
   /** the conversation before each step, by the step's place in the script */
-  readonly #before: PlannedMessage[][] = [];
+  readonly #before: PlannedMessage[][];
 
   constructor(session: PlannedSession, compacting: boolean) {
     this.#system = session.system;
     this.#compacting = compacting;
-    const messages = messagesIn(session);
-    messages.forEach((message, index) => {
-      if (message.role !== "assistant") return;
-      message.steps.forEach((_, step) => {
-        const begun: PlannedMessage[] = step === 0 ? [] : [{ role: "assistant", steps: message.steps.slice(0, step) }];
-        this.#before.push([...messages.slice(0, index), ...begun]);
-      });
-    });
+    this.#before = placesOf(session).map(({ before }) => before);
   }
 
   hear({ step, body }: ScriptedCall): void {

@@ -1,8 +1,10 @@
 /** A planned session as the scripted model says it, and as the model should have been shown it. */
+import { ASSISTANT_BEGINS } from "../../src/turn/role-order.ts";
 import type { ScriptedPart, ScriptedStep, Script } from "../../test/loopback/openai-compatible-server.ts";
 import {
   callsOf,
   inputOfCall,
+  type PlannedAssistant,
   type PlannedMessage,
   type PlannedSession,
   type PlannedStep,
@@ -10,17 +12,43 @@ import {
 } from "./plan.ts";
 import { inputOf, type RecordedUsage } from "./recording.ts";
 
-/** Steps by their place in the conversation; imported ones were said elsewhere and leave a gap. */
-export function scriptOf(session: PlannedSession): Script {
-  return session.acts.flatMap((act): Script => {
-    if (act.kind === "say") {
-      const asked = act.messages.at(-1);
-      return act.answer.steps.map((step, index) =>
-        scriptedStep(step, index === 0 && asked ? textOf(asked) : undefined),
-      );
-    }
-    return act.message.role === "assistant" ? act.message.steps.map(() => null) : [];
+/** A step of a planned session, in the order in which the scripted model counts them. */
+interface Place {
+  /** the conversation before it */
+  before: PlannedMessage[];
+  step: PlannedStep;
+  /** absent for a step that was said elsewhere */
+  said?: true;
+  /** the user's words that it answers, for the first step of an answer */
+  after?: string;
+}
+
+/** Places are counted in prompts, so an answer that a prompt joins to the one before it has none of its own. */
+export function placesOf(session: PlannedSession): Place[] {
+  const places: Place[] = [];
+  const messages: PlannedMessage[] = [];
+  for (const act of session.acts) {
+    const answer = act.kind === "say" ? act.answer : act.message;
+    if (act.kind === "say") messages.push(...act.messages);
+    if (answer.role === "assistant") places.push(...answerPlaces([...messages], answer, act.kind === "say"));
+    messages.push(answer);
+  }
+  return places;
+}
+
+function answerPlaces(messages: PlannedMessage[], answer: PlannedAssistant, said: boolean): Place[] {
+  const asked = shownMessages(messages).at(-1);
+  const places = answer.steps.map((step, index): Place => {
+    const begun: PlannedMessage[] = index === 0 ? [] : [{ role: "assistant", steps: answer.steps.slice(0, index) }];
+    const after = index === 0 && asked?.role === "user" ? { after: asked.content } : {};
+    return { before: [...messages, ...begun], step, ...(said && { said }), ...after };
   });
+  return !said && asked?.role === "assistant" ? places.slice(1) : places;
+}
+
+/** Imported steps were said elsewhere and leave a gap. */
+export function scriptOf(session: PlannedSession): Script {
+  return placesOf(session).map(({ step, said, after }) => (said ? scriptedStep(step, after) : null));
 }
 
 function scriptedStep(step: PlannedStep, after: string | undefined): ScriptedStep {
@@ -51,12 +79,33 @@ export type ShownMessage =
   | { role: "assistant"; content: string; reasoning: string; calls: { id: string; name: string; input: unknown }[] }
   | { role: "tool"; id: string; content: string };
 
-/** What the model should be shown of a conversation: no call without its result, no reasoning that nothing follows. */
+/**
+ * What the model should be shown of a conversation: no call without its result, no reasoning that nothing follows, the
+ * user first, and neighbours of one role as one message.
+ */
 export function shownMessages(messages: PlannedMessage[]): ShownMessage[] {
-  return messages.flatMap((message): ShownMessage[] => {
+  const shown = messages.flatMap((message): ShownMessage[] => {
     if (message.role !== "assistant") return [{ role: "user", content: textOf(message) }];
     return message.steps.flatMap(shownStep);
   });
+  if (shown[0]?.role === "assistant") shown.unshift({ role: "user", content: ASSISTANT_BEGINS });
+  const joined: ShownMessage[] = [];
+  for (const next of shown) {
+    const both = bothOf(joined.at(-1), next);
+    if (both) joined[joined.length - 1] = both;
+    else joined.push(next);
+  }
+  return joined;
+}
+
+/** Two neighbours as one; nothing where they stay apart, as the results of calls do. */
+function bothOf(one: ShownMessage | undefined, next: ShownMessage): ShownMessage | undefined {
+  if (one?.role === "user" && next.role === "user") {
+    return { role: "user", content: [one.content, next.content].filter((text) => text !== "").join("\n") };
+  }
+  if (one?.role !== "assistant" || next.role !== "assistant") return undefined;
+  const [content, reasoning] = [one.content + next.content, one.reasoning + next.reasoning];
+  return { role: "assistant", content, reasoning, calls: [...one.calls, ...next.calls] };
 }
 
 function shownStep(step: PlannedStep): ShownMessage[] {

@@ -133,7 +133,8 @@ export function knownTokens(ledger: Ledger, prompt: Prompt): KnownTokens {
   const change = changeSince(anchor, prompt, overhead);
   const drop = expectedDrop(anchor, ledger.boundary);
   const standing = contextAfter(anchor) / before - drop + change;
-  const tokens = Math.round(Math.max(0, standing * traits.factor) + fresh);
+  // An overlay may cover what no call has measured yet, so what stands alone can be below zero.
+  const tokens = Math.round(Math.max(0, standing * traits.factor + fresh));
   const untouched = fresh === 0 && drop === 0 && anchor.outputReported && sameVersion(anchor.prompt, prompt);
   return { tokens, basis: untouched ? "reported" : "anchored", ...parts };
 }

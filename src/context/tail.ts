@@ -34,11 +34,14 @@ export function firstIndex(count: number, holds: (index: number) => boolean): nu
   return low;
 }
 
-/** Ledger tokens up to a position, counted from the first report. Positions before that are negative. */
+/**
+ * Ledger tokens up to a position, counted from the first report. Positions before that are negative; the newest anchor
+ * says how much of the first report that head has, because it says how much is overhead.
+ */
 function ledgerTokensAt(position: number, index: AnchorIndex, newest: Anchor): number {
   const before = index.before(position);
   const after = index.after(position);
-  if (!before) return after ? beforeAnchors(position, after) : 0;
+  if (!before) return after ? beforeAnchors(position, { ...after, head: newest.head }) : 0;
   const start = settled(before, before.measured, before.liveReasoning, newest);
   const factor = before.models[before.prompt.model]?.factor ?? 1;
   const spoken = before.output / factor;

@@ -77,6 +77,17 @@ export function usableContext(window: number | undefined, maxOutput: number | un
   return window ? Math.max(0, window - reservedOutput(maxOutput)) : undefined;
 }
 
+/** Share of a window that a prompt may have where the answer that is reserved would leave it nothing. */
+const SMALL_WINDOW_SHARE = 0.75;
+
+/** Tokens a prompt may have before something has to be done about it; `undefined` while the window is unknown. */
+export function promptRoom({ contextWindow, maxOutput }: ModelLimits): number | undefined {
+  return (
+    usableContext(contextWindow, maxOutput) ||
+    (contextWindow ? Math.floor(contextWindow * SMALL_WINDOW_SHARE) : undefined)
+  );
+}
+
 /** Whether a context no longer leaves room for an answer. An unknown window never overflows; the limit itself still fits. */
 export function isOverflow(tokens: number, limits: ModelLimits): boolean {
   const usable = usableContext(limits.contextWindow, limits.maxOutput);

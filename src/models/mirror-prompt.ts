@@ -60,10 +60,31 @@ export function textOf(message: LanguageModelV4Message): string {
     .join("\n");
 }
 
-/** Whether a message stands for compacted ones. A system prompt may carry the summary further down. */
+/**
+ * The last thing a message says. Messages of one role in a row reach a model as the parts of one message, so this is what was
+ * said last, without what stood before it.
+ */
+export function lastTextOf(message: LanguageModelV4Message): string {
+  return read(message).findLast((part) => part.text.trim() !== "")?.text ?? "";
+}
+
+/** All that a message says beside what stands for compacted ones. */
+export function spokenIn(message: LanguageModelV4Message): string {
+  return read(message)
+    .map((part) => part.text)
+    .filter((text) => text !== "" && !isSummaryText(text))
+    .join("\n");
+}
+
+/** Whether a message holds what stands for compacted ones. A system prompt may carry the summary further down. */
 export function isSummary(message: LanguageModelV4Message): boolean {
-  const text = textOf(message).trimStart();
-  return text.startsWith(SUMMARY_MARKER) || (message.role === "system" && text.includes(`\n${SUMMARY_MARKER}`));
+  const text = textOf(message);
+  return isSummaryText(text) || (message.role === "system" && text.includes(`\n${SUMMARY_MARKER}`));
+}
+
+/** Whether a text stands for compacted messages. */
+export function isSummaryText(text: string): boolean {
+  return text.trimStart().startsWith(SUMMARY_MARKER);
 }
 
 /** A part as text, and what it costs beside that text, in tokens. */

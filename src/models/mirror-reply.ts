@@ -3,7 +3,7 @@
  */
 import type { LanguageModelV4Message } from "@ai-sdk/provider";
 import { fingerprint } from "./mirror-cache.ts";
-import { isSummary, textOf, type Prompt, type Tools } from "./mirror-prompt.ts";
+import { isSummary, isSummaryText, lastTextOf, spokenIn, textOf, type Prompt, type Tools } from "./mirror-prompt.ts";
 import { parseScript, plainStep, type Script, type ScriptedCall, type ScriptedStep } from "./mirror-script.ts";
 import { clip, isSummaryRequest, summarise, withoutConversation } from "./mirror-summary.ts";
 
@@ -60,9 +60,9 @@ function readRequest(prompt: Prompt): { script: Script; number: number; summary?
   if (isSummaryRequest(instructions)) {
     return { script: parseScript(withoutConversation(request)), number: 0, summary: summarise(instructions) };
   }
-  const asked = users.findLast((message) => !isSummary(message));
+  const asked = users.findLast((message) => !isSummaryText(lastTextOf(message)));
   const since = prompt.slice(asked ? prompt.indexOf(asked) + 1 : 0);
-  return { script: parseScript(asked ? textOf(asked) : ""), number: stepNumber(since) };
+  return { script: parseScript(asked ? lastTextOf(asked) : ""), number: stepNumber(since) };
 }
 
 /**
@@ -102,7 +102,9 @@ function tellResults(prompt: Prompt): string {
 }
 
 function describe(prompt: Prompt, names: string[]): string {
-  const said = prompt.filter((message) => message.role !== "system" && !isSummary(message));
+  const said = prompt.filter(
+    (message) => message.role !== "system" && !(isSummary(message) && spokenIn(message) === ""),
+  );
   const count = `${said.length} ${said.length === 1 ? "message" : "messages"}`;
   const summary = prompt.some(isSummary) ? "and a summary" : "no summary";
   const first = clip(linesOf(said[0]).at(0) ?? "", LINE_CHARACTERS);
@@ -115,7 +117,7 @@ function describe(prompt: Prompt, names: string[]): string {
 
 function linesOf(message: LanguageModelV4Message | undefined): string[] {
   return message
-    ? textOf(message)
+    ? spokenIn(message)
         .split("\n")
         .filter((line) => line.trim() !== "")
     : [];

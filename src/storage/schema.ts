@@ -10,6 +10,8 @@
  *   reached along the chain, so a further step costs one row, not two.
  * - `tidemark_piece`: what does not fit the 2 MB a value may have, in order. Most sessions have none.
  * - `tidemark_queue`: turns that wait, in pieces for the same reason.
+ * - `tidemark_compaction`, one row per compaction, whatever came of it. The session row names the one in force, so a
+ *   prompt reads one row; the others are read when the list is asked for or another branch becomes active.
  *
  * There is no index on `parent`: the chain is walked downwards only. Listing branches scans.
  */
@@ -62,6 +64,30 @@ const MIGRATIONS: readonly (readonly string[])[] = [
       body TEXT NOT NULL,
       PRIMARY KEY (position, n)
     ) WITHOUT ROWID`,
+  ],
+  [
+    `CREATE TABLE tidemark_compaction (
+      id INTEGER PRIMARY KEY,
+      at INTEGER NOT NULL,
+      outcome TEXT NOT NULL,
+      reason TEXT,
+      trigger TEXT NOT NULL,
+      tokens_before INTEGER NOT NULL,
+      tokens_after INTEGER,
+      reported_after INTEGER,
+      progress INTEGER,
+      covered_messages INTEGER NOT NULL,
+      threshold INTEGER,
+      session_model TEXT NOT NULL,
+      duration_ms INTEGER NOT NULL,
+      created_at INTEGER NOT NULL,
+      undone INTEGER NOT NULL,
+      call TEXT,
+      overlay TEXT,
+      summary TEXT
+    )`,
+    `ALTER TABLE tidemark_session ADD COLUMN overlay INTEGER`,
+    `ALTER TABLE tidemark_session ADD COLUMN compactions INTEGER NOT NULL DEFAULT 0`,
   ],
 ];
 

@@ -9,6 +9,8 @@ interface SessionRow extends Record<string, SqlStorageValue> {
   messages: number;
   erased: number;
   measured: number | null;
+  overlay: number | null;
+  compactions: number;
   settings: string;
   turn: string | null;
   finished: string;
@@ -38,8 +40,8 @@ export function insertSession(sql: Statements, now: number, schemaVersion: numbe
 
 export function readSession(sql: Statements): SessionRecord {
   const row = sql.one<SessionRow>(
-    `SELECT created_at, active_at, leaf, messages, erased, measured, settings, turn, finished, totals
-     FROM tidemark_session`,
+    `SELECT created_at, active_at, leaf, messages, erased, measured, overlay, compactions, settings, turn, finished,
+       totals FROM tidemark_session`,
   );
   return {
     createdAt: row.created_at,
@@ -48,6 +50,8 @@ export function readSession(sql: Statements): SessionRecord {
     messages: row.messages,
     erased: row.erased,
     measured: row.measured,
+    overlay: row.overlay,
+    compactions: row.compactions,
     settings: JSON.parse(row.settings),
     turn: row.turn === null ? null : JSON.parse(row.turn),
     finished: JSON.parse(row.finished),
@@ -59,13 +63,15 @@ export function readSession(sql: Statements): SessionRecord {
 export function updateSession(sql: Statements, record: SessionRecord): void {
   sql.run(
     `UPDATE tidemark_session SET created_at = ?, active_at = ?, leaf = ?, messages = ?, erased = ?, measured = ?,
-       settings = ?, turn = ?, finished = ?, totals = ?`,
+       overlay = ?, compactions = ?, settings = ?, turn = ?, finished = ?, totals = ?`,
     record.createdAt,
     record.activeAt,
     record.leaf,
     record.messages,
     record.erased,
     record.measured,
+    record.overlay,
+    record.compactions,
     JSON.stringify(record.settings),
     record.turn && JSON.stringify(record.turn),
     JSON.stringify(record.finished),

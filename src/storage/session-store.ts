@@ -24,6 +24,7 @@ import {
   type EntryRow,
   type FullEntryRow,
 } from "./entry-row.ts";
+import { CompactionTable } from "./compaction-table.ts";
 import { migrationsFrom, SCHEMA_VERSION } from "./schema.ts";
 import { insertSession, readSession, updateSession } from "./session-row.ts";
 import { Statements, type SqlBackend } from "./statements.ts";
@@ -34,12 +35,17 @@ type Synchronous<T> = T extends PromiseLike<unknown> ? never : T;
 
 /** Rows a walk along a branch asks for at once: few at first, since many walks end soon, then twice as many each time. */
 const FIRST_WALK_BATCH = 4;
-const WALK_BATCH = 64;
+const WALK_BATCH = 16;
+
+/** Entries a read in order of storing asks for at once. */
+const READ_BATCH = 64;
 
 /** Heads a scan asks for at once. */
 const SCAN_BATCH = 1_000;
 
 export class SessionStore {
+  /** every compaction, and which are in force */
+  readonly compactions: CompactionTable;
   readonly #backend: SqlBackend;
   readonly #sql: Statements;
   readonly #queue: TurnQueue;
@@ -49,6 +55,7 @@ export class SessionStore {
     this.#backend = backend;
     this.#sql = new Statements(backend);
     this.#queue = new TurnQueue(this.#sql);
+    this.compactions = new CompactionTable(this.#sql);
   }
 
   /** Creates or migrates the tables. Call once before anything else; `now` is ms since the epoch. */
@@ -188,6 +195,37 @@ export class SessionStore {
     for (const row of this.#walkRows<FullEntryRow>(from, ALL_COLUMNS)) yield this.#entryOf(row);
   }
 
+  /**
+   * One stretch of a walk: entries among the `limit` rows from `from` down that are on its chain and above `above`, newest
+   * first, and where the chain goes on.
+   */
+  stretch(from: Seq, limit: number, above: Seq): { entries: Entry[]; next: Seq | null } {
+    const { rows, next } = this.#chainRows<FullEntryRow>(from, ALL_COLUMNS, limit, above);
+    return { entries: rows.map((row) => this.#entryOf(row)), next };
+  }
+
+  /** Sequences of a chain behind `after` (`null` for its root) up to `until`, oldest first. */
+  chain(after: Seq | null, until: Seq): Seq[] {
+    const seqs: Seq[] = [];
+    for (const { seq } of this.walkHeads(until)) {
+      if (after !== null && seq <= after) break;
+      seqs.push(seq);
+    }
+    return seqs.reverse();
+  }
+
+  /** Entries by ascending sequences. Stop iterating to stop reading; rows of other branches in between are passed over. */
+  *entriesAt(seqs: readonly Seq[]): Generator<Entry> {
+    const [first = 0] = seqs;
+    let index = 0;
+    for (const entry of this.entries(first - 1)) {
+      if (index === seqs.length) return;
+      if (entry.seq !== seqs[index]) continue;
+      index += 1;
+      yield entry;
+    }
+  }
+
   /** As `walk`, without content. */
   *walkHeads(from: Seq | null): Generator<EntryHead> {
     for (const row of this.#walkRows<EntryRow>(from, HEAD_COLUMNS)) yield toHead(row);
@@ -199,7 +237,7 @@ export class SessionStore {
       const rows = this.#sql.all<FullEntryRow>(
         `SELECT ${ALL_COLUMNS} FROM tidemark_entry WHERE seq > ? ORDER BY seq LIMIT ?`,
         last,
-        WALK_BATCH,
+        READ_BATCH,
       );
       for (const row of rows) yield this.#entryOf(row);
       const newest = rows.at(-1);
@@ -265,20 +303,34 @@ export class SessionStore {
     let wanted = from;
     let batch = FIRST_WALK_BATCH;
     while (wanted !== null) {
-      const rows: Row[] = this.#sql.all<Row>(
-        `SELECT ${columns} FROM tidemark_entry WHERE seq <= ? ORDER BY seq DESC LIMIT ?`,
-        wanted,
-        batch,
-      );
+      const { rows, next } = this.#chainRows<Row>(wanted, columns, batch, 0);
+      if (rows.length === 0) return;
+      yield* rows;
+      wanted = next;
       batch = Math.min(batch * 2, WALK_BATCH);
-      const first = rows[0];
-      if (first?.seq !== wanted) return;
-      for (const row of rows) {
-        if (row.seq !== wanted) continue;
-        wanted = row.parent;
-        yield row;
-      }
     }
+  }
+
+  #chainRows<Row extends EntryRow>(
+    from: Seq,
+    columns: string,
+    limit: number,
+    above: Seq,
+  ): { rows: Row[]; next: Seq | null } {
+    let next: Seq | null = from;
+    const read: Row[] = this.#sql.all<Row>(
+      `SELECT ${columns} FROM tidemark_entry WHERE seq <= ? AND seq > ? ORDER BY seq DESC LIMIT ?`,
+      from,
+      above,
+      limit,
+    );
+    if (read[0]?.seq !== from) return { rows: [], next: null };
+    const rows = read.filter((row) => {
+      const isOnChain: boolean = row.seq === next;
+      if (isOnChain) next = row.parent;
+      return isOnChain;
+    });
+    return { rows, next };
   }
 
   #entryOf(row: FullEntryRow): Entry {

@@ -1,14 +1,26 @@
 /**
  * A whole session on its way out and back.
  *
- * The archive is JSON Lines: one `session` line, then one `entry` line for each entry of every branch in order of
- * storing. Imported into an empty session it gives the same session.
+ * The archive is JSON Lines: one `session` line, one `entry` line for each entry of every branch in order of storing, and
+ * one `compaction` line for each compaction. Imported into an empty session it gives the same session.
  */
 import { z } from "zod";
 import { SessionError } from "../errors.ts";
-import type { Entry, EntryState, ModelCall, Part, SessionRecord, SessionSettings } from "../records.ts";
+import { LONGEST_SUMMARY } from "../compaction/summary.ts";
+import type {
+  CompactionEntry,
+  Entry,
+  EntryState,
+  ModelCall,
+  Overlay,
+  Part,
+  SessionRecord,
+  SessionSettings,
+} from "../records.ts";
 import type { SessionStore } from "../storage/session-store.ts";
 import { addCall } from "./closing.ts";
+import { LONGEST_REASON } from "./compaction-work.ts";
+import { overlayInForce } from "./overlay-in-force.ts";
 import { bookableUsage } from "./reported-usage.ts";
 import { readSettings } from "./settings.ts";
 
@@ -94,36 +106,99 @@ const ENTRY_LINE = z.object({
   createdAt: z.number().int(),
 });
 
+const COUNT = z.number().int().nonnegative().max(1e12);
+
+const OVERLAY = z.object({
+  id: SEQ,
+  until: SEQ.nullable(),
+  head: z.array(SEQ).max(1_000),
+  pinned: SEQ.nullable(),
+  rangeTokens: TOKENS,
+  pinnedTokens: TOKENS,
+  summaryTokens: TOKENS,
+  pruning: z
+    .object({
+      until: z.union([SEQ, z.literal(0)]),
+      shortened: z.array(z.object({ seq: SEQ, toolCallId: NAME, length: COUNT })).max(10_000),
+      tokens: TOKENS,
+    })
+    .nullable(),
+});
+
+const COMPACTION_LINE = z.object({
+  type: z.literal("compaction"),
+  id: SEQ,
+  at: COUNT,
+  outcome: z.enum(["applied", "pruned", "no-progress", "failed", "cancelled"]),
+  reason: z.string().max(LONGEST_REASON).nullable(),
+  trigger: z.enum(["after-turn", "before-turn", "between-steps", "import", "no-room", "overflow", "manual"]),
+  tokensBefore: COUNT,
+  tokensAfter: COUNT.nullable(),
+  reportedAfter: COUNT.nullable(),
+  progress: z.boolean().nullable(),
+  coveredMessages: COUNT,
+  threshold: COUNT.nullable(),
+  sessionModel: NAME,
+  durationMs: COUNT,
+  createdAt: z.number().int(),
+  undone: z.boolean(),
+  summary: z.string().max(LONGEST_SUMMARY).nullable(),
+  call: CALL.extend({ calls: COUNT.optional() }).optional(),
+  overlay: OVERLAY.optional(),
+});
+
 /** The lines of an archive, each ending in a newline. */
 export function* archiveLines(store: SessionStore): Generator<string> {
   const { createdAt, leaf, settings, turn } = store.session;
   const end = store.lastSeq;
+  const absent = new Set<number>();
   yield line({ type: "session", version: ARCHIVE_VERSION, createdAt, leaf, settings });
   for (const { unitsBefore: _, ...entry } of store.entries()) {
     // Lines are read as they are sent: what an open turn has stored, or stores meanwhile, is not of this moment.
-    if (entry.state === "streaming" || entry.seq > end) continue;
-    if (turn && entry.seq > turn.parent && entry.messageId === turn.messageId) continue;
-    yield line({ type: "entry", ...entry });
+    const isOfTurn = turn && entry.seq > turn.parent && entry.messageId === turn.messageId;
+    if (isOfTurn || entry.state === "streaming" || entry.seq > end) absent.add(entry.seq);
+    else yield line({ type: "entry", ...entry });
+  }
+  for (const { overlay, model: _model, summaryUsage: _usage, ...compaction } of store.compactions.all()) {
+    const { summary: __, ...shape } = overlay ?? {};
+    // One that cut into an open turn speaks of steps that are not in this archive.
+    if (compaction.at > end || (overlay && entriesNamed(overlay).some((seq) => absent.has(seq)))) continue;
+    yield line({ type: "compaction", ...compaction, ...(overlay && { overlay: shape }) });
   }
 }
+
+const OTHER_LINE = z.discriminatedUnion("type", [ENTRY_LINE, COMPACTION_LINE]);
 
 /** A parsed archive. Its parts are as they came. */
 export interface Archive {
   session: z.infer<typeof SESSION_LINE>;
   entries: z.infer<typeof ENTRY_LINE>[];
+  compactions: z.infer<typeof COMPACTION_LINE>[];
 }
 
 /** Parses the lines of an archive. Throws `bad-request` with the line that is wrong. */
 export function readArchive(text: string): Archive {
   const lines = text.split("\n").filter((candidate) => candidate.trim() !== "");
+  const session = parseLine(SESSION_LINE, lines[0], 1);
+  const others = lines.slice(1).map((candidate, index) => parseLine(OTHER_LINE, candidate, index + 2));
+  const firstCompaction = others.findIndex(({ type }) => type === "compaction");
+  const misplaced = others.findIndex(
+    ({ type }, index) => type === "entry" && firstCompaction >= 0 && index > firstCompaction,
+  );
+  if (misplaced >= 0) throw brokenLine(misplaced + 2, "entries stand before compactions");
   return {
-    session: parseLine(SESSION_LINE, lines[0], 1),
-    entries: lines.slice(1).map((candidate, index) => parseLine(ENTRY_LINE, candidate, index + 2)),
+    session,
+    entries: others.filter((other) => other.type === "entry"),
+    compactions: others.filter((other) => other.type === "compaction"),
   };
 }
 
 /** Restores an archive into an empty session. Throws `not-empty`, or `bad-request` with the line that is wrong. */
-export function restoreArchive(store: SessionStore, { session, entries }: Archive, now: number): { inserted: number } {
+export function restoreArchive(
+  store: SessionStore,
+  { session, entries, compactions }: Archive,
+  now: number,
+): { inserted: number } {
   if (store.session.messages > 0 || store.session.leaf !== null) {
     throw new SessionError("not-empty", "An archive can only be imported into an empty session.");
   }
@@ -143,9 +218,42 @@ export function restoreArchive(store: SessionStore, { session, entries }: Archiv
       units.set(entry.seq, before + entry.unitsSaid + entry.unitsReturned);
     }
     if (session.leaf !== null && !units.has(session.leaf)) throw brokenLine(1, "its leaf is none of the entries");
-    store.saveSession(restoredSession(store.session, session, entries, now));
+    restoreCompactions(store, compactions, units, entries.length + 2);
+    store.saveSession(restoredSession(store.session, session, entries, compactions, now));
+    store.saveSession({ overlay: overlayInForce(store, session.leaf)?.id ?? null });
     return { inserted: countMessages(entries) };
   });
+}
+
+/** `stored` has the sequences of the entries; `firstLine` is where the compactions begin. */
+function restoreCompactions(
+  store: SessionStore,
+  compactions: Archive["compactions"],
+  stored: ReadonlyMap<number, unknown>,
+  firstLine: number,
+): void {
+  let last = 0;
+  for (const [index, { type: _, overlay, call, ...compaction }] of compactions.entries()) {
+    const number = firstLine + index;
+    if (compaction.id <= last) throw brokenLine(number, "its id must be above those of the lines before");
+    last = compaction.id;
+    const named = overlay ? entriesNamed(overlay) : [];
+    if (named.some((seq) => !stored.has(seq))) throw brokenLine(number, "it covers entries that are not there");
+    if (overlay && overlay.id !== compaction.id) throw brokenLine(number, "its overlay must have its id");
+    const booked = call && toCall(call);
+    store.compactions.insert({
+      ...compaction,
+      summaryUsage: booked?.usage ?? null,
+      model: booked?.model ?? null,
+      ...(booked && { call: booked }),
+      ...(overlay && { overlay: { ...overlay, summary: compaction.summary } }),
+    } satisfies CompactionEntry);
+  }
+}
+
+function entriesNamed({ head, until, pinned, pruning }: Omit<Overlay, "summary">): number[] {
+  const single = [until, pinned, pruning?.until].flatMap((seq) => seq || []);
+  return [...head, ...single, ...(pruning?.shortened.map(({ seq }) => seq) ?? [])];
 }
 
 function toEntry(line: z.infer<typeof ENTRY_LINE>, unitsBefore: number): Entry {
@@ -163,10 +271,11 @@ function toCall({ usage, ...call }: z.infer<typeof CALL>): ModelCall {
 function restoredSession(
   current: SessionRecord,
   session: z.infer<typeof SESSION_LINE>,
-  entries: z.infer<typeof ENTRY_LINE>[],
+  entries: Archive["entries"],
+  compactions: Archive["compactions"],
   now: number,
 ): Partial<SessionRecord> {
-  const calls = entries.flatMap((entry) => (entry.call ? [toCall(entry.call)] : []));
+  const calls = [...entries, ...compactions].flatMap(({ call }) => (call ? [toCall(call)] : []));
   return {
     createdAt: session.createdAt,
     activeAt: entries.at(-1)?.createdAt ?? now,
@@ -176,6 +285,7 @@ function restoredSession(
     messages: countMessages(entries),
     measured: entries.findLast((entry) => entry.anchor)?.seq ?? null,
     erased: entries.filter((entry) => entry.state === "deleted").length,
+    compactions: compactions.filter(({ overlay }) => overlay).length,
     totals: calls.reduce(addCall, current.totals),
   };
 }

@@ -1,9 +1,9 @@
 /** What a session was configured with, after `configure(session)` ran. Limits live here because turns enforce them. */
-import type { LanguageModel, ToolSet } from "ai";
+import type { LanguageModel, ToolSet, UIMessage } from "ai";
 import type { TokenCounter } from "../context/counters.ts";
 import type { ContextPolicy } from "../context/policy.ts";
 import { limitsOf } from "../models/catalogue.ts";
-import type { SessionSettings } from "../records.ts";
+import type { CompactionTrigger, SessionSettings } from "../records.ts";
 
 /** A registry id such as `anthropic/claude-sonnet-4-5`, or a model object. */
 export type ModelChoice = string | Exclude<LanguageModel, string>;
@@ -26,6 +26,8 @@ export interface Configuration {
   readonly context: ContextPolicy;
   /** model tokens kept verbatim by a compaction */
   readonly tailTokenBudget: number;
+  /** how a compaction goes about the rest */
+  readonly compaction: CompactionLevers;
   /** tokens; `undefined` asks the catalogue */
   readonly contextWindow: number | undefined;
   /** tokens; `undefined` asks the catalogue and leaves the provider's default */
@@ -34,6 +36,47 @@ export interface Configuration {
   readonly maxSteps: number;
   readonly limits: Limits;
 }
+
+/** How a compaction is done. What is left out has the default it says. */
+export interface CompactionLevers {
+  /** messages kept at least, whole or in part, even above the tail budget; by default 2, as far as the threshold allows */
+  readonly minTailMessages?: number;
+  /** messages at the start that no summary replaces; default 0 */
+  readonly protectHead?: number;
+  /** who writes the summary; default: the session's model */
+  readonly model?: ModelChoice;
+  /** what the summary should heed, beside the default prompt */
+  readonly instructions?: string;
+  /** newest model tokens whose tool outputs are never left out, by default those of the tail; `false`: none ever are */
+  readonly prune?: number | false;
+  /** ms after which a call for a summary is given up; default 120,000 */
+  readonly timeoutMs?: number;
+  /** asked before a summary is written: may cancel, or write it */
+  readonly onCompaction?: OnCompaction;
+}
+
+/** A compaction that is about to be done. */
+export interface CompactionProposal {
+  trigger: CompactionTrigger;
+  /** the one number it was decided by; all in model tokens */
+  contextTokens: number;
+  threshold: number | null;
+  keptTokens: number;
+  leavingTokens: number;
+  /** the summary that the new one continues */
+  previousSummary: string | null;
+  /** what the summary should heed, from the configuration and from whoever asked */
+  instructions: readonly string[];
+  /** what the new summary has to stand for beside the previous one, oldest first; read when it is asked for */
+  messages: () => UIMessage[];
+  /** aborts when the compaction is not wanted any more */
+  signal: AbortSignal;
+}
+
+/** Nothing: go on. `cancel`: do not, for the reason that is recorded. `summary`: take this one. */
+export type CompactionVerdict = void | { cancel: string } | { summary: string };
+
+export type OnCompaction = (proposal: CompactionProposal) => CompactionVerdict | Promise<CompactionVerdict>;
 
 /** Sizes beyond which a request is refused. A test pins the defaults. */
 export interface Limits {
@@ -61,6 +104,8 @@ export const DEFAULT_LIMITS: Limits = {
 };
 
 export const DEFAULT_TAIL_TOKEN_BUDGET = 20_000;
+export const DEFAULT_MIN_TAIL_MESSAGES = 2;
+export const DEFAULT_SUMMARY_TIMEOUT_MS = 120_000;
 export const DEFAULT_MAX_STEPS = 32;
 
 /** The configuration as this session's own settings change it. */

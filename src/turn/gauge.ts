@@ -17,9 +17,10 @@ import {
 } from "../context/estimator.ts";
 import { anchorFor, openLedger, type KnownTokens, type Ledger } from "../context/ledger.ts";
 import { DEFAULT_POLICY, knownByPolicy, type ContextPolicy } from "../context/policy.ts";
-import { anchorIndex, branchSizes } from "../context/tail.ts";
+import { anchorIndex, branchSizes, type BranchSizes } from "../context/tail.ts";
 import { normaliseUsage } from "../context/usage.ts";
-import type { Entry, ModelCall, Part, Role } from "../records.ts";
+import { pruned } from "../compaction/prune.ts";
+import type { Entry, ModelCall, Overlay, Part, Pruning, Role, Seq } from "../records.ts";
 import type { Branch } from "./branch.ts";
 import { shownLater } from "./prompt.ts";
 
@@ -93,28 +94,46 @@ export interface Reading {
   known: KnownTokens;
 }
 
-/** `kin` is an anchor of another branch, asked for when this one has none. */
-export function readGauge(
-  branch: Branch,
-  overhead: Overhead,
-  model: string,
-  kin: () => Anchor | null,
-  policy: ContextPolicy = DEFAULT_POLICY,
-): Reading {
-  const { entries } = branch;
-  const at = entries.findLastIndex((entry) => entry.anchor !== undefined);
-  const anchor = anchorOf(entries[at]);
-  const since = entries.slice(Math.max(0, at));
+/** What a reading needs beside the branch. */
+export interface ReadingSource {
+  overhead: Overhead;
+  /** registry id */
+  model: string;
+  /** an anchor of another branch, asked for when this one has none */
+  kin: () => Anchor | null;
+  /** of the session: whether any call of it left an anchor, and entries whose content was erased */
+  session: { measured: Seq | null; erased: number };
+  policy?: ContextPolicy;
+}
+
+/** Reads the end of a branch, back to its newest anchor: the same is known from it as from the whole. */
+export function readGauge(branch: Branch, source: ReadingSource): Reading {
+  const { overhead, model, kin, session, policy = DEFAULT_POLICY } = source;
+  const since = sinceAnchor(branch, session.measured !== null);
+  const anchor = anchorOf(since[0]);
   const ledger = openLedger(anchor, since, anchor ? null : kin());
-  const rescale = expectedRescale(anchor ?? ledger.kin, entries, model);
+  const rescale = expectedRescale(anchor ?? ledger.kin, branch, model);
   const prompt = {
-    ...BARE_PROMPT,
-    ...takenOut(branch, ledger, since, model),
+    ...shapeOf(branch.overlay),
+    ...takenOut(branch, ledger, since, { model, erased: session.erased > 0 }),
     ...overheadIn(overhead),
     ...rescale,
     model,
   };
   return { ledger, prompt, known: knownByPolicy(ledger, prompt, policy) };
+}
+
+/** The entry of the newest anchor and all after it, oldest first. Without anchors the leaf alone says how much there is. */
+function sinceAnchor(branch: Branch, isMeasured: boolean): Entry[] {
+  const { leaf } = branch;
+  // The session row learns of a turn's anchors when it ends; what is in memory has them before.
+  if (!isMeasured && !branch.loaded.some(anchorOf)) return leaf ? [leaf] : [];
+  const since: Entry[] = [];
+  for (const entry of branch.history()) {
+    since.push(entry);
+    if (anchorOf(entry)) break;
+  }
+  return since.reverse();
 }
 
 /** What a settled call measured, for the entry of its step; `undefined` when its report says nothing. */
@@ -134,25 +153,8 @@ export function measured(
 }
 
 /** The newest anchor of a branch. */
-export function newestAnchorOf({ entries }: Branch): Anchor | null {
-  return anchorOf(entries.findLast((entry) => entry.anchor !== undefined));
-}
-
-/**
- * The end of a branch without erased entries, newest first, as far back as `readGauge` asks: the same is known from it
- * as from the whole. `measured` says whether any call of the session left an anchor.
- */
-export function* endOfBranch(newestFirst: Iterable<Entry>, model: string, measured: boolean): Generator<Entry> {
-  let anchor: Anchor | null = null;
-  const comparison = new Comparison();
-  for (const entry of newestFirst) {
-    yield entry;
-    // Without anchors the last entry alone says how much there is.
-    if (!measured) return;
-    anchor ??= anchorOf(entry);
-    comparison.add(entry);
-    if (anchor && (!isRescaled(anchor, model) || comparison.isEnough)) return;
-  }
+export function newestAnchorOf(branch: Branch, isMeasured: boolean): Anchor | null {
+  return anchorOf(sinceAnchor(branch, isMeasured)[0]);
 }
 
 /** The anchor on an entry, if a call left one there. */
@@ -161,8 +163,15 @@ export function anchorOf(entry: Pick<Entry, "anchor"> | undefined): Anchor | nul
   return (entry?.anchor as Anchor | undefined) ?? null;
 }
 
-/** A prompt with nothing taken out of the branch and nothing put in its place. */
-const BARE_PROMPT = { overlay: null, covered: 0, summary: 0, pruneKey: "", pruned: 0 };
+/** What an overlay takes out of the branch and puts in its place. */
+function shapeOf(overlay: Overlay | null): Pick<PromptVersion, "overlay" | "covered" | "summary"> {
+  if (!overlay) return { overlay: null, covered: 0, summary: 0 };
+  return {
+    overlay: overlay.id,
+    covered: Math.max(0, overlay.rangeTokens - overlay.pinnedTokens),
+    summary: overlay.summaryTokens,
+  };
+}
 
 function overheadIn({
   key,
@@ -196,11 +205,14 @@ class Comparison {
 }
 
 /** What a change of models is expected to do to the content, asked once: at the first call of a model not seen before. */
-function expectedRescale(anchor: Anchor | null, entries: readonly Entry[], model: string): { rescale?: number } {
+function expectedRescale(anchor: Anchor | null, branch: Branch, model: string): { rescale?: number } {
   if (!anchor || !isRescaled(anchor, model)) return {};
   const families = [weightsFor(anchor.prompt.model), weightsFor(model)] as const;
   const comparison = new Comparison();
-  for (const entry of entries.toReversed()) comparison.add(entry);
+  for (const entry of branch.backwards()) {
+    comparison.add(entry);
+    if (comparison.isEnough) break;
+  }
   return { rescale: compareFamilies(comparison.texts, ...families) };
 }
 
@@ -210,31 +222,66 @@ function isRescaled({ prompt, models }: Anchor, model: string): boolean {
 }
 
 /**
- * What stands on the branch and is not in the prompt. Erased messages are known wherever they stand; what else is not sent
- * is found in what came since the last call, whose own prompt says what had been left out before.
+ * What stands on the branch behind the overlay and is not in the prompt: what was pruned, what was erased, and what is not
+ * sent. The last is found in what came since the last call, whose own prompt says what had been left out before; under
+ * another overlay than that call's it is looked for anew.
  */
 function takenOut(
-  { entries, erased }: Branch,
+  branch: Branch,
   ledger: Ledger,
   since: readonly Entry[],
-  model: string,
+  { model, erased }: { model: string; erased: boolean },
 ): Pick<PromptVersion, "pruneKey" | "pruned" | "omitted" | "omissions"> {
-  const left = since.slice(0, -1).map((entry) => [entry, omittedShare(entry, model)] as const);
+  const { overlay } = branch;
+  const then = ledger.anchor?.prompt;
+  const isSame = (then?.overlay ?? null) === (overlay?.id ?? null);
+  const shown = isSame ? since.filter(({ seq }) => seq > (overlay?.until ?? 0)) : branch.entries;
+  const left = shown.slice(0, -1).map((entry) => [entry, omittedShare(entry, model)] as const);
   const fresh = left.filter(([, share]) => share > 0);
-  const { omitted: before = 0, omissions: count = 0 } = ledger.anchor?.prompt ?? {};
-  if (erased.length + fresh.length + count === 0) return { pruneKey: "", pruned: 0 };
-  const sizes = branchSizes(ledger, anchorIndex(entries.flatMap((entry) => anchorOf(entry) ?? [])));
-  const sizeOfSaid = ({ unitsBefore, unitsSaid }: Entry) => sizes.ledgerBetween(unitsBefore, unitsBefore + unitsSaid);
-  const omitted = fresh.reduce((sum, [entry, share]) => sum + sizeOfSaid(entry) * share, before);
-  const pruned = erased.reduce((sum, { unitsBefore, unitsSaid, unitsReturned }) => {
-    return sum + sizes.ledgerBetween(unitsBefore, unitsBefore + unitsSaid + unitsReturned);
-  }, omitted);
+  const { omitted: before = 0, omissions: count = 0 } = isSame && then ? then : {};
+  const gone = erased ? branch.erased : [];
+  const pruning = overlay?.pruning?.tokens ?? 0;
+  if (gone.length + fresh.length + count === 0 && pruning === 0) return { pruneKey: "", pruned: 0 };
+  const sizes = sizesOf(ledger, erased || !isSame ? branch.entries : since);
+  const omitted = fresh.reduce((sum, [entry, share]) => sum + saidOf(entry, sizes) * share, before);
+  const pruned = gone.reduce((sum, entry) => sum + wholeOf(entry, sizes), omitted + pruning);
   const omissions = count + fresh.length;
-  return { pruneKey: `${erased.length}:${omissions}`, pruned, ...(omissions > 0 && { omitted, omissions }) };
+  const pruneKey = `${overlay ? `${overlay.id}/` : ""}${gone.length}:${omissions}`;
+  return { pruneKey, pruned, ...(omissions > 0 && { omitted, omissions }) };
+}
+
+/** Sizes along a branch, by the anchors on some of its entries. */
+export function sizesOf(ledger: Ledger, entries: readonly Entry[], known?: KnownTokens): BranchSizes {
+  return branchSizes(ledger, anchorIndex(entries.flatMap((entry) => anchorOf(entry) ?? [])), known);
+}
+
+function saidOf({ unitsBefore, unitsSaid }: Entry, sizes: BranchSizes): number {
+  return sizes.ledgerBetween(unitsBefore, unitsBefore + unitsSaid);
+}
+
+/** Ledger tokens of an entry, its results included. */
+export function wholeOf({ unitsBefore, unitsSaid, unitsReturned }: Entry, sizes: BranchSizes): number {
+  return sizes.ledgerBetween(unitsBefore, unitsBefore + unitsSaid + unitsReturned);
+}
+
+/** Ledger tokens by which a prune makes entries smaller. */
+export function prunedTokens(
+  entries: readonly Entry[],
+  pruning: Pick<Pruning, "until" | "shortened">,
+  sizes: BranchSizes,
+  model: string,
+): number {
+  return entries.reduce((sum, entry) => {
+    const shown = pruned(entry, pruning);
+    if (shown === entry || entry.unitsReturned === 0) return sum;
+    const end = entry.unitsBefore + entry.unitsSaid + entry.unitsReturned;
+    const share = 1 - sizeOf(entry.role, shown.parts, model).unitsReturned / entry.unitsReturned;
+    return sum + sizes.ledgerBetween(end - entry.unitsReturned, end) * Math.max(0, share);
+  }, 0);
 }
 
 /** How much of what an entry said is not sent once others follow it, from 0 to 1. */
-function omittedShare(entry: Entry, model: string): number {
+export function omittedShare(entry: Entry, model: string): number {
   const shown = shownLater(entry);
   if (entry.state === "deleted" || entry.unitsSaid === 0 || shown.length === entry.parts.length) return 0;
   return Math.max(0, 1 - sizeOf(entry.role, shown, model).unitsSaid / entry.unitsSaid);

@@ -1,8 +1,10 @@
 /** What a session has stored, read and changed from outside a turn. Every change needs the session to be idle. */
 import type { UIMessage } from "ai";
 import { SessionError } from "../errors.ts";
-import type { Entry, EntryHead, Seq, UsageRecord, UsageTotals } from "../records.ts";
+import type { Compaction, Entry, EntryHead, Seq, UsageRecord, UsageTotals } from "../records.ts";
 import type { SessionStore } from "../storage/session-store.ts";
+import { listed } from "./compaction-record.ts";
+import { overlayInForce } from "./overlay-in-force.ts";
 import { messageOf } from "./transcript.ts";
 
 /** A page of messages in order of time, and where the page before it ends. */
@@ -55,15 +57,24 @@ export class History {
     return toPage(page, null);
   }
 
-  /** Booked calls, newest first. */
+  /** Booked calls, newest first: those of turns, and those of summaries at the time they were settled. */
   usage(before: string | undefined, limit: number): UsagePage {
-    const records = this.#store.usage(before === undefined ? Number.MAX_SAFE_INTEGER : this.#cursor(before), limit);
-    const last = records.at(-1);
-    return {
-      records,
-      totals: this.#store.session.totals,
-      cursor: last && records.length === limit ? String(last.seq) : null,
-    };
+    const from = before === undefined ? NEWEST : this.#usageCursor(before);
+    const turns = this.#store.usage(from.seq, limit);
+    const summaries = this.#store.compactions.calls(from.compaction, limit);
+    const records = merged(turns, summaries).slice(0, limit);
+    const seq = records.findLast((record) => record.compaction === undefined)?.seq ?? from.seq;
+    const compaction = records.findLast((record) => record.compaction !== undefined)?.compaction ?? from.compaction;
+    const { totals } = this.#store.session;
+    return { records, totals, cursor: records.length === limit ? usageCursor({ seq, compaction }) : null };
+  }
+
+  /** Compactions, newest first. */
+  compactions(before: string | undefined, limit: number): { compactions: Compaction[]; cursor: string | null } {
+    const from = before === undefined ? Number.MAX_SAFE_INTEGER : this.#cursor(before);
+    const compactions = this.#store.compactions.list(from, limit).map(listed);
+    const last = compactions.at(-1);
+    return { compactions, cursor: last && compactions.length === limit ? String(last.id) : null };
   }
 
   /** All branches, newest first. Reads the heads of every entry, once. */
@@ -85,7 +96,7 @@ export class History {
   /** Makes another branch the active one: a leaf, or the newest branch that holds a message. */
   switchTo(target: { leaf: Seq } | { messageId: string; version?: number }): Seq {
     const leaf = "leaf" in target ? this.#endOfMessage(target.leaf) : this.#newestLeafWith(target);
-    this.#store.saveSession({ leaf });
+    this.#store.saveSession({ leaf, overlay: overlayInForce(this.#store, leaf)?.id ?? null });
     return leaf;
   }
 
@@ -100,7 +111,12 @@ export class History {
     this.#store.transaction(() => {
       for (const entry of entries) this.#eraseEntry(entry);
       const { session } = this.#store;
-      this.#store.saveSession({ messages: session.messages - erased, erased: session.erased + entries.length });
+      this.#store.compactions.forgetFrom(entries[0]?.seq ?? 0);
+      this.#store.saveSession({
+        messages: session.messages - erased,
+        erased: session.erased + entries.length,
+        overlay: overlayInForce(this.#store, session.leaf)?.id ?? null,
+      });
     });
     return erased;
   }
@@ -141,11 +157,34 @@ export class History {
     return newest;
   }
 
+  #usageCursor(text: string): typeof NEWEST {
+    const [, seq, compaction] = /^(\d*)(?:c(\d+))?$/.exec(text) ?? [];
+    if (!seq && !compaction) return { ...NEWEST, seq: this.#cursor(text) };
+    return {
+      seq: seq ? this.#cursor(seq) : NEWEST.seq,
+      compaction: compaction ? this.#cursor(compaction) : NEWEST.compaction,
+    };
+  }
+
   #cursor(text: string): Seq {
     const seq = Number(text);
     if (Number.isSafeInteger(seq) && seq > 0) return seq;
     throw new SessionError("bad-request", `"${text}" is not a cursor; pass the cursor of an earlier page.`);
   }
+}
+
+/** Before which calls of turns, and of summaries, a page of usage begins. */
+const NEWEST = { seq: Number.MAX_SAFE_INTEGER, compaction: Number.MAX_SAFE_INTEGER };
+
+/** `4` behind a page of turns, `c2` behind one of summaries, `4c2` behind both. */
+function usageCursor({ seq, compaction }: typeof NEWEST): string {
+  const turns = seq === NEWEST.seq ? "" : String(seq);
+  return compaction === NEWEST.compaction ? turns : `${turns}c${compaction}`;
+}
+
+/** Both lists newest first; a summary settled after the entry that it names. */
+function merged(turns: readonly UsageRecord[], summaries: readonly UsageRecord[]): UsageRecord[] {
+  return [...summaries, ...turns].toSorted((a, b) => b.seq - a.seq);
 }
 
 /** Where an entry stands: what its branch has by then. */

@@ -7,7 +7,7 @@ import type { ToolSet, UIMessage } from "ai";
 import { z } from "zod";
 import { NO_ACCURACY } from "../context/anchor.ts";
 import { usageOfMessage } from "../context/usage.ts";
-import type { ModelCall, NewEntry, Part, Role } from "../records.ts";
+import type { ModelCall, NewEntry, Part, Role, Seq } from "../records.ts";
 import type { SessionStore } from "../storage/session-store.ts";
 import { isAnswered, isToolPart, toolNameOf } from "./answer.ts";
 import type { Branch } from "./branch.ts";
@@ -47,16 +47,20 @@ export function importMessages(
     const fresh = messages.filter((message) => store.versions(message.id).length === 0);
     const entries = fresh.flatMap((message) => entriesOf(message, model, now));
     const bills = new Set(fresh.filter(bringsBill).map(({ id }) => id));
+    const { session } = store;
+    let { measured: newest } = session;
     for (const entry of entries) {
       const place = { parent: branch.leaf?.seq ?? null, unitsBefore: branch.units };
       const sized = { ...entry, ...sizeOf(entry.role, entry.parts, model), ...place };
-      branch.push(store.insert({ ...sized, anchor: bills.has(entry.messageId) ? undefined : anchorOfImported(sized) }));
+      const anchor = bills.has(entry.messageId) ? undefined : anchorOfImported(sized, newest);
+      const stored = store.insert({ ...sized, anchor });
+      branch.push(stored);
+      if (anchor) newest = stored.seq;
     }
     const calls = entries.flatMap((entry) => entry.call ?? []);
-    const { session } = store;
     store.saveSession({
       leaf: branch.leaf?.seq ?? null,
-      measured: branch.entries.findLast((entry) => entry.anchor)?.seq ?? session.measured,
+      measured: newest,
       activeAt: fresh.length ? now : session.activeAt,
       messages: session.messages + fresh.length,
       totals: calls.reduce(addCall, session.totals),
@@ -64,9 +68,14 @@ export function importMessages(
     return { inserted: fresh.length, skipped: messages.length - fresh.length };
   });
 
-  function anchorOfImported(entry: NewEntry): object | undefined {
+  function anchorOfImported(entry: NewEntry, newest: Seq | null): object | undefined {
     if (!entry.call?.usage) return undefined;
-    const reading = readGauge(branch, overhead, entry.call.model, () => anchorOf({ anchor: store.newestAnchor() }));
+    const reading = readGauge(branch, {
+      overhead,
+      model: entry.call.model,
+      kin: () => anchorOf({ anchor: store.newestAnchor() }),
+      session: { measured: newest, erased: store.session.erased },
+    });
     const anchor = measured(reading, entry.call, entry);
     // Nobody predicted this call, so it says nothing of how good predictions are.
     return anchor && { ...anchor, accuracy: (reading.ledger.anchor ?? reading.ledger.kin)?.accuracy ?? NO_ACCURACY };

@@ -4,6 +4,7 @@
  * What providers refuse is left out, because what is refused once would be refused at every later turn:
  * - reasoning that is empty and carries nothing for the provider, or that nothing follows in its step
  * - tool calls that never got an answer
+ * - compactions of a provider that failed
  * - in a step that was broken off, reasoning without a signature and what the provider knows by name alone: it was
  *   never completed there
  * - messages that hold nothing a model can be shown
@@ -11,6 +12,9 @@
 import { convertToModelMessages, type ModelMessage, type ToolSet, type UIMessage } from "ai";
 import type { Entry, Part } from "../records.ts";
 import { isToolPart } from "./answer.ts";
+import { isProviderCompaction, isVoidCompaction } from "./provider-compaction.ts";
+import { inLegalOrder } from "./role-order.ts";
+import { withPlaceholders } from "./tool-set.ts";
 import { endingOf, stepsOf, type AnswerMetadata } from "./transcript.ts";
 
 /** What a model call is built from: the text that precedes the conversation, and the conversation. */
@@ -41,10 +45,11 @@ export async function promptOf(
     .slice(head.length)
     .map((message, index, all) => presentable(message, index === all.length - 1))
     .filter((message) => message.parts.some(isContent));
-  return {
-    instructions: instructions || undefined,
-    messages: await convertToModelMessages(shown, { tools, ignoreIncompleteToolCalls: true }),
-  };
+  const converted = await convertToModelMessages(shown, {
+    tools: withPlaceholders(tools),
+    ignoreIncompleteToolCalls: true,
+  });
+  return { instructions: instructions || undefined, messages: inLegalOrder(converted) };
 }
 
 /** Whether a message before the user's newest one holds a file. */
@@ -85,7 +90,9 @@ export function shownLater({ role, state, parts }: Pick<Entry, "role" | "state" 
 
 /** `isNewest`: the model goes on from this step, and the SDK runs the calls in it that were approved. */
 function presentableStep(parts: Part[], isNewest: boolean, isBrokenOff: boolean): Part[] {
-  const answered = parts.filter((part) => !isUnanswered(part) && (isNewest || !isApproved(part)));
+  const answered = parts.filter(
+    (part) => !isUnanswered(part) && !isVoidCompaction(part) && (isNewest || !isApproved(part)),
+  );
   const kept = isBrokenOff
     ? answered.filter((part) => part.type !== "reasoning" || isSigned(part)).map(withoutReference)
     : answered.filter((part) => !isEmptyReasoning(part));
@@ -104,7 +111,7 @@ function isSigned(part: Extract<Part, { type: "reasoning" }>): boolean {
 
 /** A text that a provider never completed is unknown there under the name it had, so it is sent as plain text. */
 function withoutReference(part: Part): Part {
-  if (part.type !== "text") return part;
+  if (part.type !== "text" || isProviderCompaction(part)) return part;
   const { providerMetadata: _, ...text } = part;
   return text;
 }
@@ -112,8 +119,12 @@ function withoutReference(part: Part): Part {
 /** Whether a part is something that a model is shown and that may stand at the end of a step. */
 function isContent(part: Part): boolean {
   if (part.type === "text") return part.text.trim() !== "" || part.providerMetadata !== undefined;
-  return isToolPart(part) || part.type === "file" || part.type === "custom" || part.type === "steering-message";
+  if (part.type === "custom") return part.kind !== ANTHROPIC_OPENING;
+  return isToolPart(part) || part.type === "file" || part.type === "steering-message";
 }
+
+/** A part at the head of every answer of Anthropic: it has what the stream began with, and is never sent back. */
+const ANTHROPIC_OPENING = "anthropic.message_start";
 
 /** An approved call without output: it runs when the model goes on from its step, and never afterwards. */
 function isApproved(part: Part): boolean {

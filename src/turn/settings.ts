@@ -2,7 +2,7 @@
 import { z } from "zod";
 import { SessionError } from "../errors.ts";
 import type { SessionSettings } from "../records.ts";
-import type { CompactAfter } from "./configuration.ts";
+import type { CompactAfter, CompactionLevers, ModelChoice, OnCompaction } from "./configuration.ts";
 
 /**
  * `80000`, `"80000"`, `"80%"`, `"auto"` or `"off"`. A share of 0 % or above 100 % is refused: it would always or never
@@ -23,6 +23,57 @@ export function readPositiveInteger(value: unknown, name: string): number {
   const number = typeof value === "string" && value.trim() === "" ? Number.NaN : Number(value);
   if (Number.isSafeInteger(number) && number > 0) return number;
   throw misconfigured(name, value, "a whole number above 0");
+}
+
+/** What `compaction` of the builder takes. */
+export interface CompactionOptions extends CompactionLevers {
+  /** model tokens kept verbatim; default 20,000 */
+  readonly tailTokenBudget?: number;
+}
+
+const LEVERS = z.strictObject({
+  tailTokenBudget: z.number().int().positive(),
+  minTailMessages: z.number().int().positive(),
+  protectHead: z.number().int().nonnegative(),
+  model: z.custom<ModelChoice>((model) => (typeof model === "string" ? model !== "" : isModel(model)), "no model"),
+  instructions: z.string(),
+  prune: z.union([z.number().int().nonnegative(), z.literal(false)]),
+  timeoutMs: z.number().int().positive(),
+  onCompaction: z.custom<OnCompaction>((hook) => typeof hook === "function", "no function"),
+});
+
+/** What each lever must be, in words. */
+const WANTED: Record<keyof CompactionOptions, string> = {
+  tailTokenBudget: "a whole number above 0",
+  minTailMessages: "a whole number above 0",
+  protectHead: "a whole number from 0 on",
+  model: "a registry id or an AI SDK model",
+  instructions: "a text",
+  prune: "a whole number from 0 on, or false",
+  timeoutMs: "a whole number above 0",
+  onCompaction: "a function",
+};
+
+/** Throws `misconfigured` for a name that is no lever, and for a value that can mean nothing. */
+export function readCompactionOptions(options: CompactionOptions): {
+  tailTokenBudget: number | undefined;
+  compaction: CompactionLevers;
+} {
+  const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
+  const read = LEVERS.partial().safeParse(given);
+  if (!read.success) {
+    const issue = read.error.issues[0];
+    const [lever] = issue?.path ?? [];
+    const name = Object.keys(WANTED).find((known): known is keyof CompactionOptions => known === lever);
+    if (name) throw misconfigured(name, given[name], WANTED[name]);
+    throw new SessionError("misconfigured", `compaction cannot be used: ${issue?.message ?? "it is not valid"}.`);
+  }
+  const { tailTokenBudget, ...compaction } = read.data;
+  return { tailTokenBudget, compaction };
+}
+
+function isModel(model: unknown): boolean {
+  return typeof model === "object" && model !== null && "modelId" in model;
 }
 
 function misconfigured(name: string, value: unknown, wanted: string): SessionError {

@@ -95,7 +95,8 @@ function withoutRaw({ raw: _, ...usage }: LanguageModelUsage): LanguageModelUsag
   return usage;
 }
 
-function addUsage(a: LanguageModelUsage, b: LanguageModelUsage): LanguageModelUsage {
+/** Sums two calls; what neither reported stays unknown. */
+export function addUsage(a: LanguageModelUsage, b: LanguageModelUsage): LanguageModelUsage {
   return {
     inputTokens: add(a.inputTokens, b.inputTokens),
     inputTokenDetails: {

@@ -10,12 +10,14 @@ import { isErrorCode, publicError, SessionError } from "../errors.ts";
 import type { Entry, FinishedRequest, OpenTurn, QueuedTurn, TurnRequest } from "../records.ts";
 import type { SessionStore } from "../storage/session-store.ts";
 import { admit, type Admission, type RunAdmission } from "./admission.ts";
-import { Branch } from "./branch.ts";
+import type { Branch } from "./branch.ts";
 import { closeTurn } from "./closing.ts";
 import { modelId, type Configuration } from "./configuration.ts";
-import { endOfBranch } from "./gauge.ts";
+import { Compactor } from "./compactor.ts";
 import { readIncoming, type IncomingRequest } from "./incoming.ts";
+import type { CompactionNews, SessionEvent } from "../events.ts";
 import { LiveStream, type StreamSink } from "./live-stream.ts";
+import { branchAt, branchOn } from "./overlay-in-force.ts";
 import { planRecovery } from "./recovery.ts";
 import { runsOnServer } from "./tool-set.ts";
 import { chunksOfMessage } from "./replay.ts";
@@ -38,6 +40,8 @@ export interface Surroundings {
   newId: () => string;
   /** keeps the object awake until the work has settled */
   keepAwake: (work: Promise<unknown>) => void;
+  /** tells those who listen to the session */
+  publish: (event: SessionEvent) => void;
   log: (event: string, details: Record<string, unknown>) => void;
 }
 
@@ -65,6 +69,7 @@ interface Ended extends Running {
 }
 
 export class TurnLine {
+  readonly compactor: Compactor;
   readonly #around: Surroundings;
   #branch: Branch | undefined;
   #running: Running | undefined;
@@ -76,6 +81,7 @@ export class TurnLine {
 
   constructor(around: Surroundings) {
     this.#around = around;
+    this.compactor = new Compactor({ ...around, branch: () => this.branch, tell: (news) => this.#tell(news) });
   }
 
   /** Recovers the turn that was open when the object died, then goes on with the queue. Call once at start-up. */
@@ -134,6 +140,7 @@ export class TurnLine {
   /** Stops everything without storing more: the session is about to be erased. */
   discard(): void {
     this.#discarded = true;
+    this.compactor.discard();
     this.#running?.runner.discard(publicError(new SessionError("session-deleted", "The session was deleted.")));
     for (const live of this.#waiting.values())
       live.fail(publicError(new SessionError("session-deleted", "The session was deleted.")));
@@ -146,26 +153,14 @@ export class TurnLine {
     throw new SessionError("turn-open", "A turn is running; wait for its end or abort it first.");
   }
 
-  /** The active branch, read on first use. */
+  /** The active branch under its overlay, read as it is asked. */
   get branch(): Branch {
     const { store } = this.#around;
     const { leaf } = store.session;
     if (!this.#branch || (!this.busy && (this.#branch.leaf?.seq ?? null) !== leaf)) {
-      this.#branch = new Branch(store.walk(leaf));
+      this.#branch = branchAt(store, leaf);
     }
     return this.#branch;
-  }
-
-  /**
-   * The end of the active branch, back to the newest measurement on it: enough to know the context, and read in a few
-   * rows however long the branch is. Where memory holds the branch, or content was erased from it, the whole; where
-   * `model` is new, as much more as it takes to know what its tokens weigh.
-   */
-  tailFor(model: string): Branch {
-    const { store } = this.#around;
-    const { leaf, erased } = store.session;
-    if (this.busy || (this.#branch?.leaf?.seq ?? null) === leaf || erased > 0) return this.branch;
-    return new Branch(endOfBranch(store.walk(leaf), model, store.session.measured !== null));
   }
 
   /** Forgets what memory holds of the branch and of the last answer: what is stored has changed. */
@@ -250,7 +245,7 @@ export class TurnLine {
 
   /** A stored answer as a stream of its own. It may stand on another branch by now. */
   #replayInto(live: LiveStream, { messageId, error }: Answered, stepsKnown?: number): void {
-    const onBranch = this.branch.message(messageId);
+    const onBranch = this.branch.answer(messageId);
     const entries = onBranch.length ? onBranch : this.#around.store.entriesOf(messageId);
     const last = entries.at(-1);
     if (last) for (const chunk of chunksOfMessage(messageOf(entries), last, stepsKnown)) live.push(chunk);
@@ -283,7 +278,8 @@ export class TurnLine {
       request,
       {
         leaf: branch.leaf,
-        onBranch: (id) => branch.message(id),
+        // An unknown id would be looked for along the whole branch.
+        onBranch: (id) => (store.versions(id).length > 0 ? branch.message(id) : []),
         newest: (role) => branch.newest(role),
         answerTo: (seq) => branch.answerTo(seq),
         versions: (id) => store.versions(id),
@@ -325,6 +321,8 @@ export class TurnLine {
       branch: this.#branch ?? this.#branchOf(turn),
       configuration: this.#around.configuration(),
       languageModel,
+      compactor: this.compactor,
+      publish: (report) => this.#around.publish({ type: "context", data: report }),
       clock,
       log,
     });
@@ -354,7 +352,17 @@ export class TurnLine {
     if (ending.kind === "failed") this.#branch = undefined;
     this.#running = undefined;
     this.#ended = { ...running, at: this.#around.clock() };
+    if (ending.kind !== "failed") this.#considerAfter(running.runner);
     this.#startNext();
+  }
+
+  /** The turn has ended well, whatever becomes of this. */
+  #considerAfter({ moment, turn }: TurnRunner): void {
+    try {
+      if (moment) this.compactor.consider(moment, { trigger: "after-turn", turnRuns: false });
+    } catch (error) {
+      this.#around.log("compaction not considered", { turn: turn.id, error });
+    }
   }
 
   #startNext(): void {
@@ -378,6 +386,13 @@ export class TurnLine {
     this.#startNext();
   }
 
+  /** News of a compaction: in the stream of the turn that runs, and to all who listen. */
+  #tell(news: CompactionNews): void {
+    const live = this.#running?.live;
+    if (live && !live.ended) live.push({ type: "data-compaction", data: news, transient: true });
+    this.#around.publish({ type: "compaction", data: news });
+  }
+
   /** A turn that is open in storage while none runs: its object died, or storage refused its end. */
   #recoverOpenTurn(): void {
     const { store, clock, log, configuration } = this.#around;
@@ -385,9 +400,7 @@ export class TurnLine {
     if (!turn || this.busy) return;
     const branch = this.#branchOf(turn);
     this.#branch = branch;
-    const plan = planRecovery(turn, branch.message(turn.messageId), (name) =>
-      runsOnServer(configuration().tools, name),
-    );
+    const plan = planRecovery(turn, branch.answer(turn.messageId), (name) => runsOnServer(configuration().tools, name));
     log("turn found open", { turn: turn.id, plan: plan.kind, interruptions: turn.interruptions + 1 });
     if (plan.kind === "run-again") {
       const again = { ...turn, interruptions: turn.interruptions + 1 };
@@ -397,7 +410,7 @@ export class TurnLine {
     }
     store.transaction(() => {
       this.#update(plan.repaired.map((entry) => this.#withInterruptedCall(entry)));
-      closeTurn(store, turn, branch, clock());
+      closeTurn(store, turn, branch.answer(turn.messageId), clock());
     });
   }
 
@@ -411,10 +424,10 @@ export class TurnLine {
   /** The branch as the turn left it: its steps were stored behind the leaf that the session still names. */
   #branchOf(turn: OpenTurn): Branch {
     const { store } = this.#around;
-    const branch = new Branch(store.walk(turn.parent));
-    for (const entry of store.entries(turn.parent)) {
-      if (entry.messageId === turn.messageId && entry.parent === branch.leaf?.seq) branch.push(entry);
+    let leaf = turn.parent;
+    for (const { seq, messageId, parent } of store.entries(turn.parent)) {
+      if (messageId === turn.messageId && parent === leaf) leaf = seq;
     }
-    return branch;
+    return branchOn(store, leaf);
   }
 }

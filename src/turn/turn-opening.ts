@@ -6,8 +6,9 @@ import { SessionError } from "../errors.ts";
 import type { Entry, OpenTurn, Seq, TurnRequest } from "../records.ts";
 import type { SessionStore } from "../storage/session-store.ts";
 import type { MessageToStore, RunAdmission } from "./admission.ts";
-import { Branch } from "./branch.ts";
+import type { Branch } from "./branch.ts";
 import { sizeOf } from "./gauge.ts";
+import { branchAt } from "./overlay-in-force.ts";
 
 export interface OpeningSurroundings {
   store: SessionStore;
@@ -34,10 +35,17 @@ export function openTurn(
     const before = store.session;
     if (position !== undefined) store.dequeue(position);
     updateEntries(store, branch, admission.update, around.model);
-    const onto = branch?.cutAfter(admission.parent) ? branch : new Branch(store.walk(admission.parent));
+    const onto = branch?.cutAfter(admission.parent) ? branch : branchAt(store, admission.parent);
     const parent = insertMessages(around, onto, admission.store);
     const turn = newTurn(around, request, admission, parent, before.leaf);
-    store.saveSession({ turn, leaf: parent, activeAt: clock(), messages: before.messages + admission.store.length });
+    const overlay = onto.overlay?.id ?? null;
+    store.saveSession({
+      turn,
+      leaf: parent,
+      overlay,
+      activeAt: clock(),
+      messages: before.messages + admission.store.length,
+    });
     return { turn, branch: onto };
   });
 }

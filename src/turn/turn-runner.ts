@@ -4,26 +4,30 @@
  * Writes of a one-step turn: none while it streams (one per checkpoint after the first second), one entry and one
  * session row at its end. A step that runs server tools is stored once before they run and once after.
  */
-import type { LanguageModel, ToolSet, UIMessageChunk } from "ai";
-import type { ContextPolicy } from "../context/policy.ts";
+import type { LanguageModel, UIMessageChunk } from "ai";
+import type { ContextReport } from "../context/report.ts";
 import { normaliseUsage } from "../context/usage.ts";
 import { publicError, SessionError, type PublicError } from "../errors.ts";
-import type { EntryState, ModelCall, OpenTurn } from "../records.ts";
+import type { Entry, EntryState, ModelCall, OpenTurn } from "../records.ts";
 import type { SessionStore } from "../storage/session-store.ts";
 import { Answer, awaitsModel, isAnswered, isFinishReason, type AnswerStep } from "./answer.ts";
 import type { Branch } from "./branch.ts";
 import { addCall, callsOf, closeTurn } from "./closing.ts";
+import type { Compactor } from "./compactor.ts";
 import { modelId, type Configuration } from "./configuration.ts";
-import { readContext } from "./context-reading.ts";
-import { measured, overheadOf, readGauge, sizeOf, anchorOf, type Overhead, type Reading } from "./gauge.ts";
+import { isContextOverflow } from "./context-overflow.ts";
+import type { Moment } from "./context-reading.ts";
+import { measured, sizeOf, type Reading } from "./gauge.ts";
 import type { LiveStream } from "./live-stream.ts";
 import { describeModelError, isUnusableFile } from "./model-error.ts";
 import { modelStep, type ModelStepOutcome } from "./model-step.ts";
 import { hasOldFiles, promptOf } from "./prompt.ts";
 import { interruptedCall } from "./recovery.ts";
 import { chunksOfNews, chunksOfParts } from "./replay.ts";
-import { toolSetOf } from "./tool-set.ts";
-import { answerMetadata, endingOf, messagesOf } from "./transcript.ts";
+import { outputLimit } from "./room.ts";
+import { shownMessages } from "./shown.ts";
+import { answerMetadata, endingOf } from "./transcript.ts";
+import { TurnContext } from "./turn-context.ts";
 
 /** Time between two checkpoints of a growing step, in ms: what a crash may cost of what was streamed. */
 const CHECKPOINT_INTERVAL_MS = 1_000;
@@ -32,6 +36,9 @@ export interface TurnSurroundings {
   store: SessionStore;
   branch: Branch;
   configuration: Configuration;
+  compactor: Compactor;
+  /** tells those who listen to the session how full the context is */
+  publish: (report: ContextReport) => void;
   /** resolves a registry id; throws `model-unavailable` */
   languageModel: (id: string) => Exclude<LanguageModel, string>;
   /** ms since the epoch */
@@ -59,6 +66,10 @@ export class TurnRunner {
   #lastCheckpoint: number;
   #discarded = false;
   #showsOldFiles = true;
+  /** whether the call at hand was found too long before */
+  #relieved = false;
+  /** once the turn runs */
+  #context: TurnContext | undefined;
   /** the start of a step, held back until the step says something: a call that fails at once leaves no trace of one */
   #stepStart: UIMessageChunk | undefined;
 
@@ -66,13 +77,18 @@ export class TurnRunner {
     this.#turn = turn;
     this.#live = live;
     this.#around = around;
-    this.#answer = new Answer(around.branch.message(turn.messageId));
+    this.#answer = new Answer(around.branch.answer(turn.messageId));
     this.#earlierSteps = this.#answer.steps.length;
     this.#lastCheckpoint = around.clock();
   }
 
   get turn(): OpenTurn {
     return this.#turn;
+  }
+
+  /** The context as it was read after the last step; `undefined` before the first. */
+  get moment(): Moment | undefined {
+    return this.#context?.moment;
   }
 
   abort(): void {
@@ -94,8 +110,8 @@ export class TurnRunner {
     for (const chunk of chunksOfNews(this.#answer.current?.parts ?? [])) this.#live.push(chunk);
     const ending = await this.#steps().catch((error: unknown) => this.#brokenOff(error));
     if (this.#discarded) return ending;
-    const { store, branch, clock } = this.#around;
-    closeTurn(store, this.#turn, branch, clock(), ending.kind === "failed" ? ending.error : undefined);
+    const { store, clock } = this.#around;
+    closeTurn(store, this.#turn, this.#entries, clock(), ending.kind === "failed" ? ending.error : undefined);
     this.#announceEnd(ending);
     return ending;
   }
@@ -107,25 +123,40 @@ export class TurnRunner {
 
   async #steps(): Promise<TurnEnding> {
     const { configuration } = this.#around;
-    const tools = toolSetOf(configuration.tools, this.#turn.clientTools ?? []);
-    const model = modelId(configuration.model);
-    const overhead = await overheadOf(configuration.systemPrompt, configuration.tools, tools, model);
+    const context = (this.#context = await TurnContext.open(this.#around, this.#turn.clientTools ?? []));
     for (let taken = this.#stepsTaken(); ;) {
-      const outcome = await this.#step(tools, overhead);
-      await this.#reportContext(tools, overhead);
-      taken += 1;
+      const moment = await context.ready(taken === 0, this.#abort.signal);
+      if (this.#abort.signal.aborted) return { kind: "aborted" };
+      // A compaction may have taken effect since it was read; from here on the prompt is what was read.
+      if (!context.isCurrent(moment)) continue;
+      const said = this.#answer.steps.length;
+      const outcome = await this.#step(moment);
+      await this.#report(context);
       if (outcome.kind === "aborted") return { kind: "aborted" };
-      if (outcome.kind === "failed" && this.#canLeaveFilesOut(outcome.error)) continue;
-      if (outcome.kind === "failed") return this.#failure(outcome.error);
+      if (outcome.kind === "failed") {
+        const ending = await this.#endingAfter(outcome.error, this.#answer.steps.length === said, context);
+        if (ending) return ending;
+        continue;
+      }
+      this.#relieved = false;
+      taken += 1;
       if (!awaitsModel(this.#answer.current)) return { kind: "done" };
       if (taken >= configuration.maxSteps) return this.#stepLimit(configuration.maxSteps);
     }
   }
 
+  /** How a failed call ends the turn; `undefined` when it is made once more. `isSilent`: it had said nothing yet. */
+  async #endingAfter(error: unknown, isSilent: boolean, context: TurnContext): Promise<TurnEnding | undefined> {
+    if (this.#canLeaveFilesOut(error)) return undefined;
+    if (!isContextOverflow(error)) return this.#failure(error);
+    const again = isSilent && !this.#relieved && (await context.relieve(this.#abort.signal));
+    this.#relieved = true;
+    return again ? undefined : this.#tooLong(error);
+  }
+
   /** A file that was refused once would be refused at every later turn: then a line stands for it, and the turn goes on. */
   #canLeaveFilesOut(error: unknown): boolean {
-    const leavesOut =
-      this.#showsOldFiles && isUnusableFile(error) && hasOldFiles(messagesOf(this.#around.branch.entries));
+    const leavesOut = this.#showsOldFiles && isUnusableFile(error) && hasOldFiles(shownMessages(this.#around.branch));
     if (leavesOut) this.#showsOldFiles = false;
     return leavesOut;
   }
@@ -135,18 +166,17 @@ export class TurnRunner {
     return this.#answer.steps.filter((step) => step.entry && step.entry.seq > this.#turn.parent).length;
   }
 
-  async #step(tools: ToolSet, overhead: Overhead): Promise<ModelStepOutcome> {
+  async #step({ reading, tools, ...moment }: Moment): Promise<ModelStepOutcome> {
     const { branch, configuration, clock } = this.#around;
-    const messages = messagesOf(branch.entries);
-    const prompt = await promptOf(messages, configuration.systemPrompt, tools, { oldFiles: this.#showsOldFiles });
+    const shown = { oldFiles: this.#showsOldFiles };
+    const prompt = await promptOf(shownMessages(branch), configuration.systemPrompt, tools, shown);
     const id = modelId(configuration.model);
-    const reading = this.#read(overhead);
     const chunks = modelStep({
       model: typeof configuration.model === "string" ? this.#around.languageModel(id) : configuration.model,
       modelId: id,
       prompt,
       tools,
-      maxOutputTokens: configuration.maxOutputTokens,
+      maxOutputTokens: outputLimit(moment),
       signal: this.#abort.signal,
       beforeTool: (toolCallId) => this.#beforeTool(toolCallId),
       clock,
@@ -160,20 +190,17 @@ export class TurnRunner {
   }
 
   /** Tells clients how full the context is by now. */
-  async #reportContext(tools: ToolSet, overhead: Overhead): Promise<void> {
+  async #report(context: TurnContext): Promise<void> {
     if (this.#discarded) return;
-    const { branch, configuration, store, log } = this.#around;
-    const reading = this.#read(overhead, configuration.context);
-    const totals = callsOf(this.#turn, branch.entries).reduce(addCall, store.session.totals);
-    const report = await readContext({ reading, branch, configuration, tools, totals, log });
+    const { store, publish } = this.#around;
+    const report = await context.read(callsOf(this.#turn, this.#entries).reduce(addCall, store.session.totals));
     this.#live.push({ type: "data-context", data: report, transient: true });
+    publish(report);
   }
 
-  /** `policy` is for what is shown. What a call is going to read does not depend on it. */
-  #read(overhead: Overhead, policy?: ContextPolicy): Reading {
-    const { branch, configuration, store } = this.#around;
-    const kin = () => anchorOf({ anchor: store.newestAnchor() });
-    return readGauge(branch, overhead, modelId(configuration.model), kin, policy);
+  /** The stored steps of the answer. */
+  get #entries(): Entry[] {
+    return this.#answer.steps.flatMap((step) => step.entry ?? []);
   }
 
   /** One chunk: into the message, out to the clients, and now and then to storage. */
@@ -221,6 +248,8 @@ export class TurnRunner {
       if (outcome.kind !== "done") closeOpenParts(step);
     }
     this.#store();
+    if (outcome.kind === "done")
+      this.#around.compactor.reported(reading, normaliseUsage(outcome.call.usage).contextInput);
     this.#logCall(step?.call ?? outcome.call);
     if (step) this.#live.push({ type: "message-metadata", messageMetadata: this.#metadata() });
     if (step) this.#live.push({ type: "finish-step" });
@@ -319,6 +348,13 @@ export class TurnRunner {
     this.#around.log("turn failed", { turn: this.#turn.id, error });
     if (error instanceof SessionError) return { kind: "failed", error: publicError(error) };
     return { kind: "failed", error: publicError(new SessionError("model-failed", describeModelError(error))) };
+  }
+
+  /** The provider's own words are about the prompt, which is what the reader can change. */
+  #tooLong(error: unknown): TurnEnding {
+    const message = `${describeModelError(error)} The prompt is too long for it and could not be made shorter; compact the session, or begin another.`;
+    this.#around.log("prompt too large", { turn: this.#turn.id, error });
+    return { kind: "failed", error: publicError(new SessionError("prompt-too-large", message)) };
   }
 
   #stepLimit(limit: number): TurnEnding {

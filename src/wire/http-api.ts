@@ -15,6 +15,11 @@ const PAGE = z.object({
 
 const IMPORT = z.object({ messages: z.array(z.unknown()) });
 
+/** What a person asks of a summary fits a few paragraphs. */
+const INSTRUCTIONS_LENGTH = 8_192;
+
+const COMPACT = z.strictObject({ instructions: z.string().trim().min(1).max(INSTRUCTIONS_LENGTH).optional() });
+
 const LEAF = z.union([
   z.strictObject({ leaf: z.number().int().positive() }),
   z.strictObject({ messageId: z.string().min(1), version: z.number().int().nonnegative().optional() }),
@@ -40,6 +45,12 @@ export function httpApi(session: Session, erase: () => Promise<void>): Hono {
   api.post("/messages", (c) => importInto(session, c));
   api.delete("/messages/:messageId", (c) => c.json({ deleted: session.eraseMessage(c.req.param("messageId")) }));
   api.get("/context", async (c) => c.json(await session.context()));
+  api.post("/compact", async (c) => c.json(await session.compact(await readInstructions(c, session))));
+  api.get("/compactions", (c) => {
+    const { before, limit } = readQuery(c);
+    return c.json(session.history.compactions(before, limit));
+  });
+  api.delete("/compactions/:n", (c) => c.json(session.undoCompaction(readCompactionId(c))));
   api.get("/branches", (c) => c.json({ branches: session.history.branches() }));
   api.put("/leaf", async (c) => c.json({ leaf: session.switchTo(await readBody(c, LEAF, session)) }));
   api.get("/queue", (c) => c.json({ queue: session.line.waiting }));
@@ -74,6 +85,9 @@ const ROUTES: ReadonlyMap<string, string> = new Map([
   ["messages/", "DELETE"],
   ["branches", "GET"],
   ["context", "GET"],
+  ["compact", "POST"],
+  ["compactions", "GET"],
+  ["compactions/", "DELETE"],
   ["leaf", "PUT"],
   ["queue", "GET"],
   ["queue/", "DELETE"],
@@ -97,6 +111,18 @@ async function importInto(session: Session, c: Context): Promise<Response> {
   return c.json(await session.importMessages(messages));
 }
 
+/** A compaction that asks for nothing has no body. */
+async function readInstructions(c: Context, session: Session): Promise<string | undefined> {
+  const text = await readText(c, session);
+  return text.trim() === "" ? undefined : readJson(text, COMPACT).instructions;
+}
+
+function readCompactionId(c: Context): number {
+  const text = c.req.param("n") ?? "";
+  if (/^\d{1,15}$/.test(text)) return Number(text);
+  throw new SessionError("bad-request", `"${text}" is no compaction; list them with GET /sessions/:id/compactions.`);
+}
+
 function readPosition(c: Context): number {
   const text = c.req.param("position") ?? "";
   if (/^\d{1,15}$/.test(text)) return Number(text);
@@ -108,7 +134,10 @@ function readQuery(c: Context): z.infer<typeof PAGE> {
 }
 
 async function readBody<T>(c: Context, schema: z.ZodType<T>, session: Session): Promise<T> {
-  const text = await readText(c, session);
+  return readJson(await readText(c, session), schema);
+}
+
+function readJson<T>(text: string, schema: z.ZodType<T>): T {
   try {
     return parsed(schema, JSON.parse(text), "The body is not valid");
   } catch (error) {

@@ -183,8 +183,13 @@ function nextStep(script: Script, messages: Record<string, unknown>[]): number {
   const last = messages.at(-1);
   if (last?.["role"] !== "user") return counted;
   const text = contentText(last["content"]);
-  const pinned = script.findIndex((step, index) => index >= counted && step?.after === text);
+  const pinned = script.findIndex((step, index) => index >= counted && follows(step?.after, text));
   return pinned < 0 ? counted : pinned;
+}
+
+/** Whether a user message ends with what a step follows: behind a summary it is a part of one message with it. */
+function follows(after: string | undefined, text: string): boolean {
+  return after !== undefined && (text === after || text.endsWith(`\n${after}`));
 }
 
 function contentText(content: unknown): string {

@@ -7,6 +7,9 @@ import { MirrorAs } from "./mirror-as.ts";
 const WARNING =
   'The window of 8192 tokens leaves nothing beside the 32000 reserved for the answer, so "auto" never fires; set MAX_OUTPUT_TOKENS, or tokens or a share to compact after.';
 
+const reduced = (threshold: number, kept: number) =>
+  `tailTokenBudget is 20000 tokens, but ${threshold} less 0 for system prompt and tools leaves ${threshold}; ${kept} are kept.`;
+
 const local = (variables: SessionEnvironment) =>
   contextSession("small-window", {
     configure: (builder) => configureFrom(variables, builder).model(new MirrorAs("acme", "unknown")),
@@ -15,8 +18,8 @@ const local = (variables: SessionEnvironment) =>
 describe("a window without room for the answer", () => {
   it.each<[string, SessionEnvironment, number | null, string[]]>([
     ["an unknown output limit", { CONTEXT_WINDOW: "8192" }, null, [WARNING]],
-    ["an output limit", { CONTEXT_WINDOW: "8192", MAX_OUTPUT_TOKENS: "2048" }, 6_144, []],
-    ["a share", { CONTEXT_WINDOW: "8192", COMPACT_AFTER: "50%" }, 4_096, []],
+    ["an output limit", { CONTEXT_WINDOW: "8192", MAX_OUTPUT_TOKENS: "2048" }, 6_144, [reduced(6_144, 3_072)]],
+    ["a share", { CONTEXT_WINDOW: "8192", COMPACT_AFTER: "50%" }, 4_096, [reduced(4_096, 2_048)]],
     ["compaction off", { CONTEXT_WINDOW: "8192", COMPACT_AFTER: "off" }, null, []],
     ["an unknown window", {}, null, []],
   ])("[CX9] is warned of where auto cannot fire, with %s", async (_name, variables, threshold, warnings) => {

@@ -8,7 +8,7 @@ interface StorageTestEnvironment {
   ChatSession: DurableObjectNamespace;
 }
 
-const TABLES = ["tidemark_session", "tidemark_entry", "tidemark_piece", "tidemark_queue"];
+const TABLES = ["tidemark_session", "tidemark_entry", "tidemark_piece", "tidemark_queue", "tidemark_compaction"];
 
 /** Runs `work` on the storage of an object of its own, without any table of a session. */
 export async function inDatabase<T>(work: (storage: DurableObjectStorage) => T | Promise<T>): Promise<T> {

@@ -12,6 +12,8 @@ const NOTHING_YET: SessionRecord = {
   messages: 0,
   erased: 0,
   measured: null,
+  overlay: null,
+  compactions: 0,
   settings: {},
   turn: null,
   finished: [],
@@ -60,8 +62,10 @@ describe("the session row", () => {
       activeAt: NOON + 5,
       leaf: 7,
       messages: 3,
-      erased: 0,
-      measured: null,
+      erased: 4,
+      measured: 5,
+      overlay: 6,
+      compactions: 8,
       settings: { model: "mirror", systemPrompt: "Sei kurz. 简短", compactAfter: "80%", tailTokenBudget: 5 },
       turn: openTurn({
         running: ["c"],
@@ -286,6 +290,54 @@ describe("branches", () => {
       return [[...store.walk(null)], [...store.walk(2)], [...store.walkHeads(null)]];
     });
     expect(seen).toEqual([[], [], []]);
+  });
+
+  it("[ST4] stretches of any length join to the chain, above an entry of it if one is given", async () => {
+    await inDatabase((storage) => {
+      fc.assert(
+        fc.property(trees, fc.nat(), fc.nat(), fc.integer({ min: 1, max: 9 }), (parents, pick, cut, limit) => {
+          const store = grow(storage, parents);
+          const chain = chainFrom((pick % parents.length) + 1, parents);
+          const above = cut % 3 === 0 ? 0 : (chain[cut % chain.length] ?? 0);
+          const joined: Seq[] = [];
+          let next: Seq | null = chain[0] ?? null;
+          while (next !== null && next !== above) {
+            const stretch = store.stretch(next, limit, above);
+            expect(stretch.entries.length).toBeGreaterThan(0);
+            expect(stretch.entries.length).toBeLessThanOrEqual(limit);
+            joined.push(...stretch.entries.map(({ seq }) => seq));
+            next = stretch.next;
+          }
+          expect(joined).toEqual(chain.filter((seq) => seq > above));
+        }),
+        { numRuns: 40 },
+      );
+    });
+  });
+
+  it("[ST4] a chain between two entries is told by its sequences, and its entries come in that order", async () => {
+    await inDatabase((storage) => {
+      fc.assert(
+        fc.property(trees, fc.nat(), fc.nat(), (parents, pick, cut) => {
+          const store = grow(storage, parents);
+          const chain = chainFrom((pick % parents.length) + 1, parents).toReversed();
+          const until = chain.at(-1)!;
+          const after = chain[cut % chain.length]!;
+          expect(store.chain(null, until)).toEqual(chain);
+          expect(store.chain(after, until)).toEqual(chain.filter((seq) => seq > after));
+          expect([...store.entriesAt(chain)].map(({ seq }) => seq)).toEqual(chain);
+        }),
+        { numRuns: 25 },
+      );
+    });
+  });
+
+  it("[ST4] the entries of no sequences are none, and those that are not stored are passed over", async () => {
+    const seen = await inStore((store) => {
+      for (const seq of [1, 2, 4, 5]) store.restore({ ...newEntry({ messageId: `m${seq}` }), seq });
+      return [[], [5], [1, 4], [4, 9]].map((seqs) => [...store.entriesAt(seqs)].map(({ seq }) => seq));
+    });
+    expect(seen).toEqual([[], [5], [1, 4], [4]]);
   });
 
   it("[ST1][ST4] the heads of any tree come in order of storing, each with its parent", async () => {

@@ -1,9 +1,9 @@
 import { tool, type ToolSet, type UIMessage } from "ai";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import type { Entry, Part, TurnRequest } from "../../src/records.ts";
+import type { Entry, Part, Seq, TurnRequest } from "../../src/records.ts";
 import { admit, type Admission, type KnownHistory } from "../../src/turn/admission.ts";
-import { Branch } from "../../src/turn/branch.ts";
+import { Branch, type EntrySource } from "../../src/turn/branch.ts";
 import { answeredWith, asked, awaitingApproval, call, decided, step, text, toolCall } from "./entries.ts";
 
 const inputSchema = z.object({});
@@ -20,9 +20,26 @@ const TALK: Entry[] = [
   step(4, [text("two")], { messageId: "a2" }),
 ];
 
+/** The entries of one branch, oldest first, given out as a store does it. */
+function sourceOf(branch: readonly Entry[]): EntrySource {
+  const upTo = (from: Seq | null) => branch.filter(({ seq }) => from !== null && seq <= from).toReversed();
+  return {
+    entry: (seq) => branch.find((entry) => entry.seq === seq),
+    *walk(from) {
+      yield* upTo(from);
+    },
+    stretch(from, limit, above) {
+      const entries = upTo(from)
+        .filter(({ seq }) => seq > above)
+        .slice(0, limit);
+      return { entries, next: entries.at(-1)?.parent ?? null };
+    },
+  };
+}
+
 /** `branch` is the active one, oldest first; `elsewhere` stands on others. */
 function historyOf(branch: readonly Entry[], elsewhere: readonly Entry[] = []): KnownHistory {
-  const active = new Branch(branch.toReversed());
+  const active = new Branch(sourceOf(branch), branch.at(-1)?.seq ?? null);
   const all = [...branch, ...elsewhere].toSorted((a, b) => a.seq - b.seq);
   return {
     leaf: active.leaf,

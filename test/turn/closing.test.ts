@@ -21,8 +21,10 @@ function closed(
   before: Partial<SessionRecord> = {},
 ): Promise<Readonly<SessionRecord>> {
   return inStore((store) => {
+    for (const entry of entries) store.restore(entry);
     store.saveSession({ turn, leaf: turn.parent, messages: 1, ...before });
-    closeTurn(store, turn, new Branch(entries.toReversed()), NOON + 9);
+    const answer = new Branch(store, entries.at(-1)?.seq ?? null).answer(turn.messageId);
+    closeTurn(store, turn, answer, NOON + 9);
     return store.session;
   });
 }
@@ -74,6 +76,8 @@ describe("closing a turn", () => {
       messages: 2,
       erased: 0,
       measured: null,
+      overlay: null,
+      compactions: 0,
       settings: {},
       turn: null,
       finished: [{ requestId: "request", messageId: "answer" }],

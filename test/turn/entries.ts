@@ -1,6 +1,6 @@
 /** Entries, calls and tool parts as the session stores them, with what a test cares about on top. */
 import type { DynamicToolUIPart, LanguageModelUsage, ToolUIPart } from "ai";
-import type { Entry, ModelCall, NewEntry, OpenTurn, Part } from "../../src/records.ts";
+import type { CompactionEntry, Entry, ModelCall, NewEntry, OpenTurn, Overlay, Part } from "../../src/records.ts";
 
 /** A moment; tests that need another one add to it. */
 export const NOON = 1_800_000_000_000;
@@ -68,6 +68,53 @@ export function openTurn(overrides: Partial<OpenTurn> = {}): OpenTurn {
     interruptions: 0,
     ...overrides,
   };
+}
+
+/** An overlay that changes nothing. */
+export function overlay(overrides: Partial<Overlay> = {}): Overlay {
+  return {
+    id: 1,
+    until: null,
+    head: [],
+    pinned: null,
+    summary: null,
+    rangeTokens: 0,
+    pinnedTokens: 0,
+    summaryTokens: 0,
+    pruning: null,
+    ...overrides,
+  };
+}
+
+/** A compaction that brought nothing. */
+export function compactionEntry(id: number, overrides: Partial<CompactionEntry> = {}): CompactionEntry {
+  return {
+    id,
+    outcome: "no-progress",
+    reason: null,
+    trigger: "after-turn",
+    tokensBefore: 1_000,
+    tokensAfter: null,
+    reportedAfter: null,
+    coveredMessages: 0,
+    summaryUsage: null,
+    model: null,
+    durationMs: 0,
+    createdAt: NOON,
+    summary: null,
+    undone: false,
+    at: 1,
+    threshold: 900,
+    sessionModel: "mirror",
+    progress: null,
+    ...overrides,
+  };
+}
+
+/** A compaction that put an overlay in force. */
+export function appliedEntry(shown: Overlay, overrides: Partial<CompactionEntry> = {}): CompactionEntry {
+  const outcome = shown.until === null ? "pruned" : "applied";
+  return compactionEntry(shown.id, { outcome, tokensAfter: 100, overlay: shown, summary: shown.summary, ...overrides });
 }
 
 /** A call of the tool `look` whose input is known and whose output is not. */

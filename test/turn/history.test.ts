@@ -6,7 +6,7 @@ import type { SessionStore } from "../../src/storage/session-store.ts";
 import { History } from "../../src/turn/history.ts";
 import { messagesOf } from "../../src/turn/transcript.ts";
 import { clear, inDatabase, inStore, openStore } from "../storage/database.ts";
-import { call, newEntry, NOON, text, usage } from "./entries.ts";
+import { call, compactionEntry, newEntry, NOON, text, usage } from "./entries.ts";
 
 const START = { type: "step-start" as const };
 
@@ -132,6 +132,72 @@ describe("usage", () => {
       ],
       [[[2, "a1", 0]], 4, null],
     ]);
+  });
+});
+
+describe("usage with summaries", () => {
+  it("[HT11][CM30] pages of any size join to every booked call, newest first, each once", async () => {
+    const booked = fc.array(fc.record({ isSummary: fc.boolean(), isCalled: fc.boolean() }), { maxLength: 20 });
+    await inDatabase((storage) => {
+      fc.assert(
+        fc.property(booked, fc.integer({ min: 1, max: 5 }), (shape, limit) => {
+          clear(storage);
+          const store = openStore(storage);
+          const names: string[] = [];
+          for (const { isSummary, isCalled } of shape) {
+            const billed = isCalled && { call: call({ purpose: isSummary ? "summary" : "turn" }) };
+            const id = store.compactions.nextId;
+            if (isSummary) store.compactions.insert(compactionEntry(id, { at: store.lastSeq, ...billed }));
+            const seq = isSummary ? 0 : store.insert(newEntry({ messageId: `m${store.lastSeq}`, ...billed })).seq;
+            if (isCalled) names.unshift(isSummary ? `compaction ${id}` : `entry ${seq}`);
+          }
+          const history = new History(store);
+          const joined: string[] = [];
+          let cursor: string | null | undefined;
+          while (cursor !== null) {
+            const page = history.usage(cursor, limit);
+            expect(page.records.length).toBeLessThanOrEqual(limit);
+            joined.push(
+              ...page.records.map(({ compaction, seq }) => (compaction ? `compaction ${compaction}` : `entry ${seq}`)),
+            );
+            cursor = page.cursor;
+          }
+          expect(joined).toEqual(names);
+        }),
+        { numRuns: 60 },
+      );
+    });
+  });
+
+  it("[CM29] compactions are paged newest first, as clients see them", async () => {
+    const seen = await inStore((store) => {
+      for (const id of [1, 2, 3]) store.compactions.insert(compactionEntry(id, { reason: `R${id}` }));
+      const history = new History(store);
+      const first = history.compactions(undefined, 2);
+      const second = history.compactions(first.cursor ?? "", 2);
+      return [first, second].map(({ compactions, cursor }) => [
+        compactions.map(({ id, reason }) => [id, reason]),
+        cursor,
+      ]);
+    });
+    expect(seen).toEqual([
+      [
+        [
+          [3, "R3"],
+          [2, "R2"],
+        ],
+        "2",
+      ],
+      [[[1, "R1"]], null],
+    ]);
+  });
+
+  it("[HT11] what is no cursor is refused", async () => {
+    const seen = await inStore((store) => {
+      const history = new History(store);
+      return ["x", "0", "3-x", "3-0", "1.5-2"].map((cursor) => refusedWith(() => history.usage(cursor, 5)));
+    });
+    expect(new Set(seen)).toEqual(new Set(["bad-request"]));
   });
 });
 

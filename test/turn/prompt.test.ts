@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Part } from "../../src/records.ts";
 import { hasOldFiles, promptOf } from "../../src/turn/prompt.ts";
+import { ASSISTANT_BEGINS } from "../../src/turn/role-order.ts";
 import { readByClient, streams } from "./chunk-streams.ts";
 import { answeredWith, awaitingApproval, decided, failedWith, reasoning, text, toolCall } from "./entries.ts";
 
@@ -50,7 +51,8 @@ describe("instructions", () => {
   it("[TN27] a later system message is shown as a user message, in its place", async () => {
     const { instructions, messages } = await promptOf([system("A"), user("q"), system("B")], undefined, {});
     expect(instructions).toBe("A");
-    expect(messages).toEqual(["q", "B"].map((said) => ({ role: "user", content: [{ type: "text", text: said }] })));
+    const content = ["q", "B"].map((said) => ({ type: "text", text: said }));
+    expect(messages).toEqual([{ role: "user", content }]);
   });
 
   it("[TN27] a conversation of system messages alone is all instructions", async () => {
@@ -111,7 +113,7 @@ describe("reasoning", () => {
     [
       "whole, in the step before one that was broken off: sent",
       [START, reasoning("t", signed), text("a"), START, text("b", { state: "streaming" })],
-      ["assistant: reasoning, text", "assistant: text"],
+      ["assistant: reasoning, text, text"],
     ],
   ])("[TN20] %s", async (_name, parts, expected) => {
     expect(outline(await shownOf(...parts))).toEqual(expected);
@@ -144,9 +146,9 @@ describe.each(["aborted", "failed", "interrupted"])("an answer that ended %s", (
         content: [
           { type: "reasoning", text: "a", providerOptions: named.providerMetadata },
           { type: "text", text: "b", providerOptions: named.providerMetadata },
+          { type: "text", text: "d" },
         ],
       },
-      { role: "assistant", content: [{ type: "text", text: "d" }] },
     ]);
   });
 });
@@ -203,11 +205,23 @@ describe("messages", () => {
     ["blanks", says("user", { type: "text", text: " \n" })],
     ["sources alone", says("assistant", START, { type: "source-url", sourceId: "s", url: "https://example.com" })],
     ["a step that said nothing", says("assistant", START)],
+    ["what Anthropic begins with", says("assistant", START, { type: "custom", kind: "anthropic.message_start" })],
   ])("[TN21] with nothing to show are left out: %s", async (_name, message) => {
-    expect(outline(await messagesOf(user("q"), message, user("next")))).toEqual(["user: text", "user: text"]);
+    const { messages } = await promptOf([user("q"), message, user("next")], undefined, {});
+    const content = ["q", "next"].map((said) => ({ type: "text", text: said }));
+    expect(messages).toEqual([{ role: "user", content }]);
   });
 
-  it("[TN20][TN21] any history, cut off anywhere, gives a prompt that providers take", async () => {
+  it("[CM19] are shown in an order of roles that every provider takes", async () => {
+    const greeting = says("assistant", text("Hello."));
+    expect(await messagesOf(greeting, user("q"), user("next"))).toEqual([
+      { role: "user", content: [{ type: "text", text: ASSISTANT_BEGINS }] },
+      { role: "assistant", content: [{ type: "text", text: "Hello." }] },
+      { role: "user", content: ["q", "next"].map((said) => ({ type: "text", text: said })) },
+    ]);
+  });
+
+  it("[TN20][TN21][CM19] any history, cut off anywhere, gives a prompt that providers take", async () => {
     const answer = fc.tuple(streams, fc.nat());
     const said = fc.constantFrom("hello", "", " ");
     await fc.assert(
@@ -226,7 +240,7 @@ describe("messages", () => {
 
 /** What providers refuse, in words. */
 function illegalities(messages: readonly ModelMessage[]): string[] {
-  const found: string[] = [];
+  const found = roleFaults(messages);
   const known = new Set<string>();
   const open = new Set<string>();
   for (const { role, content } of messages) {
@@ -244,6 +258,15 @@ function illegalities(messages: readonly ModelMessage[]): string[] {
     if (role === "assistant" && content.at(-1)?.type === "reasoning") found.push("reasoning at the end of a step");
   }
   return [...found, ...[...open].map((id) => `${id} has no result`)];
+}
+
+/** Who may not speak where they do. */
+function roleFaults(messages: readonly ModelMessage[]): string[] {
+  const roles = messages.map(({ role }) => role);
+  const repeated = roles
+    .filter((role, index) => role === roles[index - 1])
+    .map((role) => `two ${role} messages in a row`);
+  return roles[0] === "user" ? repeated : [`it begins with ${roles[0]}`, ...repeated];
 }
 
 describe("files of earlier messages", () => {

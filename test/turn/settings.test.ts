@@ -24,6 +24,7 @@ const DEFAULTS: Configuration = {
   tokenCounter: undefined,
   context: { reportUnknownAs: "estimate", afterCompaction: "anchored", counts: "context" },
   tailTokenBudget: 20_000,
+  compaction: {},
   contextWindow: undefined,
   maxOutputTokens: undefined,
   maxSteps: 32,
@@ -62,6 +63,7 @@ describe("defaults", () => {
 describe("the builder", () => {
   it("[CF2] sets what it is told, and a later call wins", () => {
     const model = createMirror();
+    const onCompaction = () => ({ cancel: "no" });
     const built = new SessionBuilder()
       .model("mirror")
       .model(model)
@@ -69,8 +71,9 @@ describe("the builder", () => {
       .system("B")
       .compactAfter(5)
       .compactAfter("80%")
-      .compaction({ tailTokenBudget: 1 })
-      .compaction({ tailTokenBudget: 2 })
+      .compaction({ tailTokenBudget: 1, minTailMessages: 3, prune: false })
+      .compaction({ tailTokenBudget: 2, prune: 0, protectHead: 1 })
+      .compaction({ timeoutMs: undefined, instructions: "Keep names.", model, onCompaction })
       .compaction({})
       .contextWindow(10)
       .contextWindow(11)
@@ -86,6 +89,7 @@ describe("the builder", () => {
       systemPrompt: "B",
       compactAfter: "80%",
       tailTokenBudget: 2,
+      compaction: { minTailMessages: 3, prune: 0, protectHead: 1, instructions: "Keep names.", model, onCompaction },
       contextWindow: 11,
       maxOutputTokens: 12,
       maxSteps: 3,
@@ -113,11 +117,24 @@ describe("the builder", () => {
     ["compactAfter", (builder) => builder.compactAfter(0)],
     ["compactAfter", (builder) => builder.compactAfter("101%")],
     ["tailTokenBudget", (builder) => builder.compaction({ tailTokenBudget: -1 })],
+    ["minTailMessages", (builder) => builder.compaction({ minTailMessages: 0 })],
+    ["protectHead", (builder) => builder.compaction({ protectHead: -1 })],
+    ["model", (builder) => builder.compaction({ model: "" })],
+    ["prune", (builder) => builder.compaction({ prune: 1.5 })],
+    ["timeoutMs", (builder) => builder.compaction({ timeoutMs: 0 })],
     ["contextWindow", (builder) => builder.contextWindow(1.5)],
     ["maxOutputTokens", (builder) => builder.maxOutputTokens(Number.NaN)],
     ["maxSteps", (builder) => builder.maxSteps(0)],
   ])("[CF2] a wrong %s is refused with a sentence that names it", (name, configure) => {
     expect(complaint(() => configure(new SessionBuilder()))).toMatch(new RegExp(`^${name} is .*; it must be .*\\.$`));
+  });
+});
+
+describe("the levers of compaction", () => {
+  it("[CF2] an unknown one is refused by its name", () => {
+    // SAFETY: a caller without types may write anything.
+    const misspelt = { tailTokens: 5 } as object;
+    expect(complaint(() => new SessionBuilder().compaction(misspelt))).toMatch(/^compaction .*tailTokens/);
   });
 });
 
