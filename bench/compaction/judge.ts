@@ -22,12 +22,33 @@ export function judge(name: string, played: readonly Played[], figures: Figures)
   for (const way of new Set(played.map(({ setting }) => setting.name)))
     figures.addWay(`${name}, ${way}`, rowOf(played.filter(({ setting }) => setting.name === way)));
   const add: Figures["add"] = (what, ...rest) => figures.add(`${name}: ${what}`, ...rest);
-  const count = (what: string, cases: readonly string[]) => add(what, cases.length, "", 0, cases);
-  const told = (of: (record: PlayRecord) => readonly string[]) =>
+  const count: Count = (what, cases) => add(what, cases.length, "", 0, cases);
+  const told: Told = (of) =>
     found(played, (record) => of(record).map((sentence) => ({ sentence }))).map(
       ({ where, sentence }) => `${where}: ${sentence}`,
     );
+  addPrompts(played, { add, count, told });
+  addTails(played, { add, count });
+  addForecasts(add, proofsOf(played));
+  addCounts(add, countsOf(played));
+  addWaits(played, { add, count });
+}
 
+type Count = (what: string, cases: readonly string[]) => void;
+type Told = (of: (record: PlayRecord) => readonly string[]) => string[];
+
+interface Pens {
+  add: Figures["add"];
+  /** a figure whose target is 0 */
+  count: Count;
+  /** sentences, with where they were said */
+  told: Told;
+}
+
+function addPrompts(played: readonly Played[], { add, count, told }: Pens): void {
+  const refused = refusalsOf(played);
+  const fitting = refused.filter(({ prompt, window }) => prompt <= window);
+  const unforeseen = total(played, ({ record }) => record.unforeseen);
   count(
     "fired and neither shrank nor said why",
     told((record) => [...record.silent, ...notSmaller(record)]),
@@ -36,14 +57,14 @@ export function judge(name: string, played: readonly Played[], figures: Figures)
     "prompts over the window that were sent",
     told(({ oversized }) => oversized),
   );
-  add(
-    "and before any call had reported",
-    total(played, ({ record }) => record.unforeseen),
-    "",
+  add("prompts over the window before any call had reported", unforeseen, "");
+  add("pasted, twice what the window holds", played.filter(({ setting }) => setting.pastes).length, "");
+  count(
+    "pasted and not refused with prompt-too-large before any call",
+    told(({ paste }) => (paste ? [paste] : [])),
   );
-  const refused = refusalsOf(played);
-  add(`turns refused with prompt-too-large`, refused.length, "");
-  add("prompts of them that the window holds", refused.filter(({ prompt, window }) => prompt <= window).length, "");
+  add("turns refused with prompt-too-large", refused.length, "");
+  add("turns refused although the window holds their prompt", fitting.length, "");
   count(
     "turns that failed otherwise",
     told(({ failures }) => failures),
@@ -52,22 +73,18 @@ export function judge(name: string, played: readonly Played[], figures: Figures)
     "orphans and broken role order",
     told(({ disorders }) => disorders),
   );
-  const legal = cutsOf(played).filter(({ least, budget }) => least <= budget);
-  count(`kept tail over budget, of ${legal.length} cuts with a legal one`, legal.filter(isOver).map(cutCase));
-  addForecasts(add, proofsOf(played));
-  addCounts(add, countsOf(played));
-  const meanwhile = total(played, ({ record }) => record.meanwhile);
-  const waits = waitsOf(played);
-  count(
-    `calls held back needlessly (${waits.length} were, ${meanwhile} began while a summary was written)`,
-    waits.filter(isNeedless).map(waitCase),
-  );
   add(
     "summariser inputs over its window",
     total(played, ({ record }) => record.summariser.refused),
     "",
     0,
   );
+}
+
+function addTails(played: readonly Played[], { add, count }: Pick<Pens, "add" | "count">): void {
+  const legal = cutsOf(played).filter(({ least, budget }) => least <= budget);
+  add("cuts where a legal one keeps the budget", legal.length, "");
+  count("kept tails over the budget although a legal cut keeps it", legal.filter(isOver).map(cutCase));
 }
 
 function rowOf(played: readonly Played[]): Row {
@@ -159,8 +176,9 @@ function addForecasts(add: Figures["add"], proofs: readonly Proof[]): void {
   if (proofs.length === 0) return;
   const errors = proofs.map(({ error }) => error);
   const worst = proofs.toSorted((one, other) => other.error - one.error).map(proofCase);
-  add(`predicted after beside the first prompt, median (of ${errors.length})`, quantile(errors, 0.5), "%", 2, worst);
-  add("predicted after beside the first prompt, p95", quantile(errors, 0.95), "%", 4, worst);
+  add("compactions that a prompt was built with", errors.length, "");
+  add("predicted after / what that prompt had, median", quantile(errors, 0.5), "%", 2, worst);
+  add("predicted after / what that prompt had, p95", quantile(errors, 0.95), "%", 4, worst);
 }
 
 function proofCase({ where, id, outcome, trigger, before, after, trueBefore, trueAfter, error }: Proof): string {
@@ -221,6 +239,17 @@ function addCounts(add: Figures["add"], counts: readonly Counts[]): void {
 }
 
 // ── waiting ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+function addWaits(played: readonly Played[], { add, count }: Pick<Pens, "add" | "count">): void {
+  const waits = waitsOf(played);
+  add(
+    "calls that began while a summary was written",
+    total(played, ({ record }) => record.meanwhile),
+    "",
+  );
+  add("calls that waited for a summary", waits.length, "");
+  count("calls that waited although prompt and reserved answer fit the window", waits.filter(isNeedless).map(waitCase));
+}
 
 function waitsOf(played: readonly Played[]): Found<WaitRecord>[] {
   return found(played, ({ waits }) => waits);

@@ -31,7 +31,7 @@ function addHistory(name: string, record: LongHistoryRecord, figures: Figures): 
   figures.add(`${name}: characters`, characters, "");
   figures.add(`${name}: not summarised`, outcome === "applied" ? 0 : 1, "", 0, [`${outcome}: ${reason}`]);
   figures.add(`${name}: calls of the summariser`, summariser.calls, "");
-  figures.add(`${name}: largest input of the summariser, window ${window}`, summariser.largest, "tokens", window);
+  figures.add(`${name}: largest input of the summariser`, summariser.largest, "tokens", window);
   figures.add(`${name}: inputs over its window`, summariser.refused, "", 0);
 }
 

@@ -27,6 +27,12 @@ export async function play(script: Script, setting: Setting, storage: DurableObj
   return new Play(script, setting, storage).run();
 }
 
+/** What a turn failed of. */
+interface Refusal {
+  code: string;
+  message: string;
+}
+
 class Play {
   readonly #script: Script;
   readonly #setting: Setting;
@@ -36,6 +42,8 @@ class Play {
   readonly #witness: Witness;
   #ids = 0;
   #refusals = 0;
+  /** whether a call came that the recording does not have */
+  #spared = false;
 
   constructor(script: Script, setting: Setting, storage: DurableObjectStorage) {
     const scales = new Scales(script);
@@ -48,7 +56,10 @@ class Play {
       pace: this.#pace,
       contextWindow: setting.contextWindow,
       heard: (...call) => this.#witness.call(...call),
-      spared: () => this.#session.line.abort(),
+      spared: () => {
+        this.#spared = true;
+        this.#session.line.abort();
+      },
     });
     const store = new SessionStore(storage);
     this.#session = new Session({
@@ -75,7 +86,10 @@ class Play {
     }
     await this.#rest();
     const { calls, meanwhile } = this.#pace;
-    return { name: this.#script.name, calls, meanwhile, ...this.#witness.record, summariser: this.#double.summariser };
+    const { summariser } = this.#double;
+    // What is pasted belongs to no recording, so nothing of it is counted with the rest.
+    const played = structuredClone({ calls, meanwhile, ...this.#witness.record, summariser });
+    return { name: this.#script.name, ...played, paste: this.#setting.pastes ? await this.#paste() : null };
   }
 
   #configuration() {
@@ -104,19 +118,36 @@ class Play {
 
   async #turn({ asked, steps }: Extract<Act, { kind: "turn" }>): Promise<void> {
     this.#double.prepare(steps);
-    let refused: { code: string; message: string } | undefined;
-    const sink = {
-      chunk: () => (this.#witness.activity += 1),
-      end: () => {},
-      error: (error: { code: string; message: string }) => (refused = error),
-    };
-    const messages = asked.map((entry) => this.#messageOf(entry));
-    await this.#session.line.submit({ requestId: `turn-${asked[0]}`, trigger: "submit-message", messages }, sink);
-    await this.#while(() => this.#session.line.busy);
+    const refused = await this.#submit(asked.map((entry) => this.#messageOf(entry)));
     this.#refusals = refused ? this.#refusals + 1 : 0;
     if (refused) this.#witness.refused(refused);
     else this.#witness.turnEnded();
     if (!this.#setting.restless) await this.#rest();
+  }
+
+  /** Answers with what the turn failed of, if it did. */
+  async #submit(messages: UIMessage[]): Promise<Refusal | undefined> {
+    let refused: Refusal | undefined;
+    const sink = {
+      chunk: () => (this.#witness.activity += 1),
+      end: () => {},
+      error: (error: Refusal) => (refused = error),
+    };
+    const requestId = `turn-${messages[0]?.id}`;
+    await this.#session.line.submit({ requestId, trigger: "submit-message", messages }, sink);
+    await this.#while(() => this.#session.line.busy);
+    return refused;
+  }
+
+  /** Pastes what no window holds. Answers with what came of it, unless it was refused before any call. */
+  async #paste(): Promise<string | null> {
+    const text = "harbour ".repeat(2 * this.#setting.contextWindow);
+    this.#double.prepare([]);
+    this.#spared = false;
+    const refused = await this.#submit([{ id: "pasted", role: "user", parts: [{ type: "text", text }] }]);
+    await this.#rest();
+    if (this.#spared) return "it was sent";
+    return refused?.code === "prompt-too-large" ? null : `it was answered with ${refused?.code ?? "nothing"}`;
   }
 
   async #import(entry: number): Promise<void> {

@@ -13,6 +13,8 @@ export interface Setting {
   delay: number;
   /** whether the next turn begins without waiting for the summary, as users do who type fast */
   restless: boolean;
+  /** whether in the end the user pastes twice as much as the window holds */
+  pastes?: true;
 }
 
 /** A compaction, and the truth about it. All sizes in tokens. */
@@ -70,6 +72,8 @@ export interface PlayRecord {
   decisions: DecisionRecord[];
   waits: WaitRecord[];
   refusals: RefusalRecord[];
+  /** what became of what was pasted, if that was anything but a refusal before any call; `null` if all is well */
+  paste: string | null;
   /** sentences: fired and nothing came of it, prompts over the window, prompts out of order, turns that failed */
   silent: string[];
   oversized: string[];

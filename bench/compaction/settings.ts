@@ -24,6 +24,7 @@ const SHORT: readonly Setting[] = [
     tailTokenBudget: 1_000,
     contextWindow: 8_000,
     maxOutputTokens: 1_000,
+    pastes: true,
     ...PATIENT,
   },
 ];
@@ -36,13 +37,21 @@ const LONG: readonly Setting[] = [
   { name: "100,000", compactAfter: 100_000, tailTokenBudget: TAIL, contextWindow: WINDOW, ...PATIENT },
   { name: "150,000", compactAfter: 150_000, tailTokenBudget: TAIL, contextWindow: WINDOW, ...PATIENT },
   { name: "100,000, slow summaries", compactAfter: 100_000, tailTokenBudget: TAIL, contextWindow: WINDOW, ...HURRIED },
-  { name: "window 64,000", compactAfter: "auto", tailTokenBudget: TAIL, contextWindow: 64_000, ...PATIENT },
+  {
+    name: "window 64,000",
+    compactAfter: "auto",
+    tailTokenBudget: TAIL,
+    contextWindow: 64_000,
+    pastes: true,
+    ...PATIENT,
+  },
   {
     name: "window 64,000, answers of 8,192",
     compactAfter: "auto",
     tailTokenBudget: TAIL,
     contextWindow: 64_000,
     maxOutputTokens: 8_192,
+    pastes: true,
     ...HURRIED,
   },
 ];

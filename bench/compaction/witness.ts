@@ -47,7 +47,7 @@ interface BegunCall {
 }
 
 export class Witness {
-  readonly record: Omit<PlayRecord, "name" | "calls" | "meanwhile" | "summariser"> = {
+  readonly record: Omit<PlayRecord, "name" | "calls" | "meanwhile" | "paste" | "summariser"> = {
     predictions: [],
     decisions: [],
     waits: [],

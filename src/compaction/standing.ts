@@ -41,7 +41,7 @@ export function standingOf(
   const until = (newestFirst[0]?.createdAt ?? 0) + pause;
   if (failures > 0 && now < until) return { kind: "backing-off", until };
   const same = (entry: CompactionEntry) => entry.threshold === threshold && entry.sessionModel === model;
-  const [newest] = newestFirst;
+  const newest = newestFirst.find(({ outcome }) => outcome === "applied" || outcome === "pruned");
   if (newest && wasTakenBack(newest) && same(newest)) return { kind: "stopped", reason: TAKEN_BACK };
   const judged = newestFirst.filter(({ outcome }) => outcome !== "failed" && outcome !== "cancelled");
   const strikes = judged.slice(

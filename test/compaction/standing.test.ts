@@ -59,6 +59,7 @@ describe("automatic compaction", () => {
     expect(standing(takenBack).kind).toBe("stopped");
     expect(standing(takenBack, { threshold: 901 }).kind).toBe("open");
     expect(standing([{ ...useful, trigger: "manual" }, ...takenBack])).toEqual({ kind: "open" });
+    expect(standing([{ ...nothing, trigger: "manual" }, ...takenBack]).kind).toBe("stopped");
   });
 
   it("[CM8] may look again for nothing where looking was all it did", () => {

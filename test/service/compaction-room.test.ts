@@ -90,8 +90,9 @@ describe("a turn", () => {
 
   it("[CM17] whose prompt fits, but not with the whole answer, is made with a shorter one", async () => {
     const { model, session } = await narrow("shorter");
-    await session.say("Hello.", 5);
-    const reply = await session.say(prose(4_750), 20);
+    await session.http.call("PATCH", "", { compactAfter: "off" });
+    await session.say(prose(3_300), 20);
+    const reply = await session.say(prose(1_000), 20);
     const { maxOutputTokens = 0 } = model.turns.at(-1) ?? {};
     expect([reply.ending, maxOutputTokens < 1_000, maxOutputTokens > 500]).toEqual(["end", true, true]);
   });
