@@ -34,6 +34,8 @@ export interface DecisionSettings {
   providerCompacts: boolean;
   /** asked only where the number is above the threshold */
   standing: () => Standing;
+  /** whether a forced one could be left out as well: then it is as any other to the standing */
+  isOptional?: boolean;
   /** tokens that a prompt has to come below, where the next call has no room; absent otherwise */
   room?: number;
 }
@@ -82,17 +84,21 @@ function waitReason({ tokens }: Known, settings: DecisionSettings): WaitReason |
   const { trigger, budget, isOff, providerCompacts } = settings;
   if (trigger === "manual") return undefined;
   if (isOff) return "off";
-  if (FORCED.has(trigger)) return undefined;
+  if (FORCED.has(trigger)) return settings.isOptional ? standingReason(settings) : undefined;
   if (budget.threshold === null) return "off";
   if (tokens <= budget.threshold) return "below-threshold";
   if (providerCompacts) return "provider-compacts";
+  return standingReason(settings);
+}
+
+function standingReason(settings: DecisionSettings): WaitReason | undefined {
   const standing = settings.standing();
   if (standing.kind === "open" || (standing.kind === "stopped" && standing.isFree)) return undefined;
   return standing.kind;
 }
 
-function isAutomatic({ trigger }: DecisionSettings): boolean {
-  return !FORCED.has(trigger);
+function isAutomatic({ trigger, isOptional }: DecisionSettings): boolean {
+  return isOptional || !FORCED.has(trigger);
 }
 
 /** A person who asks for a compaction wants a summary. */
@@ -145,7 +151,7 @@ function shorteningNeed({ tokens }: Known, { room, budget, trigger }: DecisionSe
 
 function whyNothing({ tokens, overhead }: Known, { blocks, pinned }: History): string {
   if (blocks.length === 0 && !pinned) return "Nothing has been said since the last compaction, or at all.";
-  const user = blocks.findLast(({ role }) => role === "user");
+  const user = blocks.findLast(({ role }) => role === "user") ?? pinned;
   const rest = Math.max(0, tokens - overhead - (user?.tokens ?? 0));
   return `Of ${tokens} tokens, ${Math.round(overhead)} are system prompt and tools, ${Math.round(user?.tokens ?? 0)} the newest message and ${Math.round(rest)} what must stay or is too little to summarise.`;
 }

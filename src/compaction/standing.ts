@@ -77,7 +77,8 @@ function broughtNothing({ outcome, progress, tokensAfter, threshold }: Compactio
 }
 
 function stopReason(newest: CompactionEntry | undefined, threshold: number | null): string {
-  const last = newest?.reason ?? `The model still read ${newest?.reportedAfter} tokens afterwards.`;
+  const left = newest?.reportedAfter ?? newest?.tokensAfter;
+  const last = newest?.reason ?? `The model still read ${left} tokens afterwards.`;
   return `Automatic compaction has stopped: the last ${STRIKES} did not bring the context below ${threshold} tokens. ${last} It goes on after a manual compaction, or when compactAfter or the model changes.`;
 }
 

@@ -136,6 +136,11 @@ export class CompactionTable {
     this.#sql.run("UPDATE tidemark_compaction SET undone = 1 WHERE id = ?", id);
   }
 
+  /** Forgets all of them: another session takes the place of an empty one. */
+  clear(): void {
+    this.#sql.run("DELETE FROM tidemark_compaction");
+  }
+
   /** Takes back every overlay that speaks of an entry or of what follows it, and erases its summary. */
   forgetFrom(seq: Seq): void {
     for (const { id, overlay } of this.#sql.all<{ id: number; overlay: string }>(

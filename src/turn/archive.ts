@@ -218,6 +218,8 @@ export function restoreArchive(
       units.set(entry.seq, before + entry.unitsSaid + entry.unitsReturned);
     }
     if (session.leaf !== null && !units.has(session.leaf)) throw brokenLine(1, "its leaf is none of the entries");
+    // An empty session may have been asked to compact.
+    store.compactions.clear();
     restoreCompactions(store, compactions, units, entries.length + 2);
     store.saveSession(restoredSession(store.session, session, entries, compactions, now));
     store.saveSession({ overlay: overlayInForce(store, session.leaf)?.id ?? null });

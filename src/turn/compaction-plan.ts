@@ -18,11 +18,13 @@ export interface Question {
   trigger: CompactionTrigger;
   /** whether a turn goes on from the end of the branch, so that the results there have yet to be read */
   turnRuns: boolean;
+  /** whether the call can be made without it */
+  isOptional?: boolean;
   standing: () => Standing;
 }
 
 /** Decides once. Reads as much of the branch as it keeps, and a few entries more. */
-export function planAt(moment: Moment, { trigger, turnRuns, standing }: Question): Decision {
+export function planAt(moment: Moment, { trigger, turnRuns, isOptional, standing }: Question): Decision {
   const { branch, configuration, known, limits } = moment;
   const { minTailMessages, prune } = configuration.compaction;
   const budget = withReserve(withoutHead(moment, budgetAt(moment)));
@@ -35,6 +37,7 @@ export function planAt(moment: Moment, { trigger, turnRuns, standing }: Question
     isOff: configuration.compactAfter === "off" || configuration.compactMode === "suggest",
     providerCompacts: isCompactedByProvider(branch),
     standing,
+    ...(isOptional && { isOptional }),
     ...(trigger === "no-room" && { room: promptRoom(limits) }),
   };
   return decide(known, settings, () => historyAt(moment, budget.tail, turnRuns));
@@ -190,5 +193,6 @@ function outputsOf({ parts }: Entry, tokens: number): Block["outputs"] {
 /** Whether an entry at the end of the branch must not leave: a client answers its calls, or the model goes on from them. */
 function isLive(entry: Entry, turnRuns: boolean): boolean {
   if (entry.role !== "assistant") return false;
-  return (turnRuns && awaitsModel(entry)) || entry.parts.some((part) => isToolPart(part) && !isAnswered(part));
+  if (turnRuns && entry.state === "streaming") return true;
+  return awaitsModel(entry) || entry.parts.some((part) => isToolPart(part) && !isAnswered(part));
 }

@@ -46,11 +46,19 @@ export async function summaryFor(order: WorkOrder, around: WorkSurroundings): Pr
   const { compaction } = moment.configuration;
   const leaving = new Leaving(around.store, moment.branch.overlay, cut, compaction.protectHead ?? 0);
   const instructions = [compaction.instructions, order.instructions].flatMap((wish) => wish ?? []);
-  const verdict = await verdictOf(order, leaving, instructions);
+  const verdict = await verdictOf(order, leaving, instructions).catch((error: unknown) => {
+    // Who stopped it, or let it wait too long, is no fault of the hook's.
+    if (signal.aborted || isTimeout(error)) return { cancel: "onCompaction gave no answer in time." };
+    throw error;
+  });
   if (signal.aborted) return { kind: "cancelled", reason: "It was stopped." };
   if (verdict && "cancel" in verdict) return { kind: "cancelled", reason: clipped(verdict.cancel) };
   if (verdict && "summary" in verdict) return given(verdict.summary, leaving);
   return written(order, around, leaving, instructions);
+}
+
+function isTimeout(error: unknown): boolean {
+  return error instanceof Error && error.name === "TimeoutError";
 }
 
 /** UTF-16 code units of a reason that are recorded. */
@@ -115,14 +123,7 @@ async function verdictOf(
     messages: () => messagesOf(leaving.entries()),
     signal,
   };
-  return withTimeout(timeoutMs, signal, async (whole) => Promise.race([onCompaction(proposal), abortOf(whole)]));
-}
-
-/** Never resolves; rejects with the signal's reason. */
-function abortOf(signal: AbortSignal): Promise<never> {
-  return new Promise((_resolve, reject) => {
-    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
-  });
+  return withTimeout(timeoutMs, signal, async () => onCompaction(proposal));
 }
 
 /** The entries that a cut takes away from what is shown: never what an earlier summary stands for, and never the head. */

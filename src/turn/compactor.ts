@@ -32,6 +32,8 @@ export interface CompactorSurroundings {
   store: SessionStore;
   /** the active branch as it is shown now */
   branch: () => Branch;
+  /** whether compacting is switched off by now, whatever it was when a turn began */
+  isOff: () => boolean;
   /** resolves a registry id; throws `model-unavailable` */
   languageModel: (id: string) => Exclude<LanguageModel, string>;
   /** ms since the epoch */
@@ -47,6 +49,8 @@ export interface Occasion {
   trigger: CompactionTrigger;
   /** whether a turn goes on from the end of the branch */
   turnRuns: boolean;
+  /** whether the call that has no room can be made without it, with a shorter answer */
+  isOptional?: boolean;
   /** what the summary should heed, from whoever asked */
   instructions?: string;
 }
@@ -85,11 +89,17 @@ export class Compactor {
 
   /** Decides, and begins what is decided: a summary in the background, anything else at once. */
   consider(moment: Moment, occasion: Occasion): Begun {
-    if (this.#running || this.isDiscarded || !isCurrent(moment)) return { kind: "nothing" };
+    if (this.#running || this.isDiscarded || !this.#isCurrent(moment)) return { kind: "nothing" };
+    if (occasion.trigger !== "manual" && this.#around.isOff()) return { kind: "nothing" };
     if (AUTOMATIC.has(occasion.trigger) && this.#isHeldOff(moment)) return { kind: "nothing" };
     const decision = planAt(moment, { ...occasion, standing: () => this.#standing(moment) });
     if (decision.kind === "wait") return { kind: "nothing" };
     return this.#begin(moment, occasion, decision);
+  }
+
+  /** Whether what is shown is what was read: another branch may be active, or another overlay in force. */
+  #isCurrent({ branch, reading }: Moment): boolean {
+    return branch === this.#around.branch() && reading.prompt.overlay === (branch.overlay?.id ?? null);
   }
 
   /** Whether it would only be asked again what was answered: by a counter that has not counted since, or by a hook. */
@@ -205,7 +215,7 @@ export class Compactor {
     const now = this.#reading(draft, branch).known.tokens;
     const then = this.#reading(draft, branch.under(overlay)).known.tokens;
     const tokensAfter = Math.max(0, Math.round(tokens - (now - then) * scale));
-    if (tokensAfter >= tokens) {
+    if (then >= now) {
       const reason = `The context would have ${tokensAfter} tokens instead of ${tokens}: what stands for the old part is no smaller.`;
       return this.#record(draft, { outcome: "no-progress", reason, ...(ending.call && { call: ending.call }) });
     }
@@ -271,11 +281,6 @@ export class Compactor {
 function newestOf({ compactions }: SessionStore): CompactionEntry[] {
   const newest = compactions.list(Number.MAX_SAFE_INTEGER, STRIKES);
   return needsMore(newest) ? compactions.list(Number.MAX_SAFE_INTEGER, STANDING_DEPTH) : newest;
-}
-
-/** Whether what is shown is what was read: a compaction may have taken effect since. */
-function isCurrent({ branch, reading }: Moment): boolean {
-  return reading.prompt.overlay === (branch.overlay?.id ?? null);
 }
 
 function endingOf(written: Exclude<Written, { kind: "summary" }>): Ending {

@@ -252,7 +252,9 @@ function takenOut(
 
 /** Sizes along a branch, by the anchors on some of its entries. */
 export function sizesOf(ledger: Ledger, entries: readonly Entry[], known?: KnownTokens): BranchSizes {
-  return branchSizes(ledger, anchorIndex(entries.flatMap((entry) => anchorOf(entry) ?? [])), known);
+  const anchors = entries.flatMap((entry) => anchorOf(entry) ?? []);
+  // The newest may stand on what an overlay covers; without any, everything would weigh nothing.
+  return branchSizes(ledger, anchorIndex(anchors.length > 0 || !ledger.anchor ? anchors : [ledger.anchor]), known);
 }
 
 function saidOf({ unitsBefore, unitsSaid }: Entry, sizes: BranchSizes): number {

@@ -72,7 +72,9 @@ export async function relieveAnew(
   moment: Moment,
   { trigger, signal }: Pick<RoomRequest, "trigger" | "signal">,
 ): Promise<boolean> {
-  const begun = compactor.consider(moment, { trigger, turnRuns: true });
+  // What fits can be sent with a shorter answer: it is not compacted again and again for nothing.
+  const isOptional = trigger === "no-room" && fits(moment);
+  const begun = compactor.consider(moment, { trigger, turnRuns: true, isOptional });
   if (begun.kind === "nothing") return false;
   return madeSmaller(begun.kind === "settled" ? Promise.resolve(begun.compaction) : begun.done, signal);
 }

@@ -242,6 +242,7 @@ export class Session {
     }
     this.line.refuseWhileBusy();
     const { inserted } = restoreArchive(this.#parts.store, archive, this.#parts.clock());
+    this.line.compactor.forget();
     this.line.forgetBranch();
     return { inserted, skipped: 0, context: await this.#consideredContext() };
   }

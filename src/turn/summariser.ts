@@ -108,10 +108,19 @@ export async function withTimeout<T>(
   const late = new AbortController();
   const timer = setTimeout(() => late.abort(new DOMException("timed out", "TimeoutError")), ms);
   try {
-    return await work(AbortSignal.any([signal, late.signal]));
+    const any = AbortSignal.any([signal, late.signal]);
+    return await Promise.race([work(any), abortOf(any)]);
   } finally {
     clearTimeout(timer);
   }
+}
+
+/** Never resolves; rejects with the signal's reason. What is asked may not heed it. */
+function abortOf(signal: AbortSignal): Promise<never> {
+  return new Promise((_resolve, reject) => {
+    if (signal.aborted) reject(signal.reason);
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+  });
 }
 
 function chunkTokens({ limits, targetTokens }: SummaryRequest): number {

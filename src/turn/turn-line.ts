@@ -81,7 +81,12 @@ export class TurnLine {
 
   constructor(around: Surroundings) {
     this.#around = around;
-    this.compactor = new Compactor({ ...around, branch: () => this.branch, tell: (news) => this.#tell(news) });
+    this.compactor = new Compactor({
+      ...around,
+      branch: () => this.branch,
+      isOff: () => around.configuration().compactAfter === "off",
+      tell: (news) => this.#tell(news),
+    });
   }
 
   /** Recovers the turn that was open when the object died, then goes on with the queue. Call once at start-up. */

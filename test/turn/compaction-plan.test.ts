@@ -177,7 +177,7 @@ describe("what is live", () => {
 
   const RESULT = looked("c2", words(900)) as ReturnType<typeof toolCall>;
 
-  it("[CM4] are results that the model has not read, while a turn goes on from them", async () => {
+  it("[CM4] are results that the model has not read, also when the turn that would have read them was stopped", async () => {
     const seen = await inSession((session) => {
       calling(session, RESULT);
       const until = (turnRuns: boolean) =>
@@ -186,7 +186,7 @@ describe("what is live", () => {
     });
     expect(seen).toMatchObject([
       { until: 18, pinned: 17 },
-      { until: 19, pinned: 17 },
+      { until: 18, pinned: 17 },
     ]);
   });
 
